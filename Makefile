@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -106,6 +106,13 @@ test-ray: wheel build/venv-ray
 build/venv-ray: tools/requirements-ray.txt
 	@tools/setup.sh ray
 
+#: make test-prometheus the metrics, scraped by a Prometheus and checked by its promtool; unpacks Debian's package into build/prometheus (19 MB)
+test-prometheus: wheel build/prometheus/usr/bin/promtool
+	@$(PY) -m pytest -q tests/e2e/cluster/test_metrics.py
+
+build/prometheus/usr/bin/promtool:
+	@tools/setup.sh prometheus
+
 #: make test-maxtext MaxText 0.2.5 on our clusters, compared with jax's own cpu; installs it into build/venv-maxtext (2.3 GB; docs/maxtext.md)
 test-maxtext: wheel build/venv-maxtext
 	@tools/wheel.sh $(TREE) build/venv-maxtext
@@ -122,8 +129,8 @@ test-torchax: wheel build/venv-torchax
 build/venv-torchax: tools/requirements-torchax.txt
 	@tools/setup.sh torchax
 
-#: make nightly    test, test-ray, sim, asan, tsan, tsa, fuzz, bench
-nightly: test test-ray sim asan tsan tsa fuzz bench
+#: make nightly    test, test-ray, test-prometheus, sim, asan, tsan, tsa, fuzz, bench
+nightly: test test-ray test-prometheus sim asan tsan tsa fuzz bench
 
 #: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel

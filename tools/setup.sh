@@ -9,6 +9,7 @@
 #   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
 #   tools/setup.sh docs   build/venv-docs alone: what builds the documentation's site
 #   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
+#   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
@@ -107,6 +108,12 @@ case "${1:-}" in
     exit 0
     ;;
 esac
+if [ "${1:-}" = prometheus ]; then
+  rm -rf build/prometheus && mkdir -p build/prometheus
+  (cd build/prometheus && apt-get download -qq prometheus >../apt.log 2>&1 && dpkg -x prometheus_*.deb .) ||
+    { tail -20 build/apt.log >&2; die "Debian's package prometheus could not be fetched; the whole log is build/apt.log"; }
+  exit 0
+fi
 if [ "${1:-}" = unpinned ]; then
   python=$(demand_newest_python)
   [ -x build/venv-unpinned/bin/python ] || "$python" -m venv --clear build/venv-unpinned

@@ -1,5 +1,6 @@
 #include "pathways/bin/cluster_flags.h"
 
+#include <chrono>
 #include <cstdlib>
 
 #include "pathways/base/machine_memory.h"
@@ -48,6 +49,8 @@ void DeclareCluster(ClusterFlags* options, Flags* flags) {
              "how far ahead of its work a device gets computations, in predicted time");
   flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N", "how many computations a device gets ahead, however long they take");
   flags->Add("gang-aging", &options->gang_aging, "DURATION", "with --policy=priority: waiting this long raises the priority by one");
+  flags->Add("hang-limit", &options->cluster.hangs.least, "DURATION",
+             "a computation that takes ten times its predicted time, and longer than this, is reported as hanging; a program's first run after six times this");
 }
 
 absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options) {
@@ -60,6 +63,9 @@ absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags
   if (cluster.heartbeat_limit < absl::Milliseconds(10))
     return absl::InvalidArgumentError("--heartbeat-limit must be at least 10ms");
   if (cluster.limits.staged_bytes == 0) cluster.limits.staged_bytes = HalfOfMemory();
+  if (cluster.hangs.least <= absl::ZeroDuration()) return absl::InvalidArgumentError("--hang-limit must be longer than 0s");
+  cluster.hangs.unmeasured = 6 * cluster.hangs.least;
+  cluster.wall_clock = [] { return absl::FromChrono(std::chrono::system_clock::now()); };
   cluster.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
   cluster.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
   PW_RETURN_IF_ERROR(gang::Scheduler::Create(cluster.gang).status());

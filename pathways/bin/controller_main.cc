@@ -25,6 +25,7 @@
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
 #include "pathways/bin/longest_silence.h"
+#include "pathways/bin/metrics_flags.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/session/service.h"
@@ -33,6 +34,7 @@ namespace {
 
 struct Options {
   pw::ClusterFlags cluster;
+  pw::MetricsFlags metrics;
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
@@ -68,6 +70,7 @@ void Declare(Options* options, pw::Flags* flags) {
       "port-file", &options->port_file, "PATH",
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
   pw::DeclareCluster(&options->cluster, flags);
+  pw::DeclareMetrics(&options->metrics, flags);
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("status", &options->status, "ADDRESS",
@@ -109,6 +112,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   sessions.own_user = absl::StartsWith(options.listen_clients, "unix:");  // the socket's mode lets in nobody else
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
+  PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, [cluster](auto done) {
+                        cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });
+                      }));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
   if (!options.port_file.empty())
     PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
@@ -117,6 +123,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
 
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
+  metrics.reset();  // asks no more
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -85,6 +86,8 @@ class DeviceHost {
   // Starts to listen for other hosts and clients, and begins to connect to the controller. Returns an error if it cannot listen. The host
   // connects again whenever the controller is lost, unless exit_with_controller is set.
   absl::Status Join(Finished finished);
+  // Calls `done` with the host's metrics for Prometheus, on the worker's strand. REQUIRES: Join has succeeded.
+  void GetMetrics(absl::AnyInvocable<void(std::string) &&> done) { link_->GetMetrics(std::move(done)); }
   // Leaves the cluster. Returns when this is done, or after `patience`. The caller should then end the process without destroying the host,
   // because devices may still be at work. REQUIRES: Join has succeeded.
   void Stop(const std::string& reason, absl::Duration patience);

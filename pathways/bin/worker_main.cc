@@ -15,6 +15,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/bin/device_host.h"
+#include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/simulated_hosts.h"
 #include "pathways/device/pjrt/runtime.h"
 #include "pathways/net/asio_transport.h"
@@ -23,6 +24,7 @@ namespace {
 
 struct Options {
   pw::DeviceHostOptions host;
+  pw::MetricsFlags metrics;
   bool exit_with_parent = false;
   int simulated_hosts = 0;
   int hosts_per_island = 0;
@@ -38,6 +40,7 @@ void Declare(Options* options, pw::Flags* flags) {
   options->host.most_hosts = 8;
   pw::DeclarePlace(&options->host, flags);
   pw::DeclareDevices(&options->host, flags);
+  pw::DeclareMetrics(&options->metrics, flags);
   flags->Add("persistence-directory", &options->host.persistence_directory, "DIR",
              "clients may have arrays saved below this folder and loaded from it; default: none");
   flags->Add("object-directory", &options->host.object_directory, "DIR",
@@ -82,6 +85,8 @@ template <class Hosts>
 }
 
 absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
+  if (!options.metrics.listen.empty())
+    return absl::InvalidArgumentError("--listen-metrics is for real hosts, not for --simulated-hosts: read the metrics of their controller");
   pw::SimulatedHostsOptions simulated;
   simulated.controller = options.host.controller;
   simulated.token = pw::JoinToken();
@@ -115,6 +120,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const auto host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport}));
   absl::Status outcome;
   PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
+  PW_ASSIGN_OR_RETURN(const auto metrics, pw::ServeMetrics(options.metrics, [&host](auto done) { host->GetMetrics(std::move(done)); }));
   WaitAndStop(options, stop, host.get(), &outcome);
 }
 

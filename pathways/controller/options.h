@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "pathways/base/release.h"
 #include "pathways/base/secret.h"
 #include "pathways/gang/options.h"
 #include "pathways/v1/housekeeping.pb.h"
@@ -17,6 +18,13 @@ struct SessionLimits {
   int64_t staged_bytes = int64_t{64} << 30;  // bytes of one client's host buffers that the controller holds
 };
 
+// When a computation counts as hanging (scheduling/hang_watch.h).
+struct HangOptions {
+  absl::Duration least = absl::Seconds(10);
+  double factor = 10;  // times its predicted time
+  absl::Duration unmeasured = absl::Minutes(1);  // a program's first run, of which nothing is predicted
+};
+
 struct ClusterOptions {
   int expect_hosts = 1;                                     // the number of hosts with which the cluster forms
   absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for longer is lost
@@ -25,11 +33,13 @@ struct ClusterOptions {
   gang::Options gang;                      // the order of computations
   int virtual_devices = 0;                 // of one client, in all its slices, at a time; 0: by the size of the cluster
   bool sequential_dispatch = false;        // programs of many nodes are sent node by node
+  HangOptions hangs;                       // when a computation counts as hanging
+  std::function<absl::Time()> wall_clock;  // of this machine, to compare with the hosts'; null: they are not compared
   ::pathways::v1::HostConfig host_config;  // settings of all hosts
   bool share_memory = true;                // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
   std::string join_token;                  // hosts without it are refused; empty: any host may join
-  std::string version = "0.1.0";
+  std::string version = kRelease;
 };
 
 }  // namespace pw::controller

@@ -37,6 +37,15 @@ void WriteMetrics(const ::pathways::v1::MetricsReport& metrics, JsonWriter& json
   json.Key("coalesced_frames").Int(static_cast<int64_t>(dataflow.coalesced_frames())).EndObject();
 }
 
+void WriteMachine(const HostStatus& status, JsonWriter& json) {
+  const auto& machine = *status.examination;
+  json.Key("machine").BeginObject().Key("release").String(machine.release());
+  json.Key("clock_ahead_seconds").Number(status.clock_ahead_seconds);
+  json.Key("files_open").Int(static_cast<int64_t>(machine.files_open())).Key("files_limit").Int(static_cast<int64_t>(machine.files_limit()));
+  json.Key("shared_memory_free_bytes").Int(static_cast<int64_t>(machine.shared_memory_free_bytes()));
+  json.Key("shared_memory_total_bytes").Int(static_cast<int64_t>(machine.shared_memory_total_bytes())).EndObject();
+}
+
 void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter& json) {
   json.BeginObject().Key("id").Int(host.id.v).Key("name").String(host.name).Key("island").Int(host.island.v);
   json.Key("state").String(status.state).Key("pid").Int(status.pid);
@@ -50,6 +59,7 @@ void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter&
   json.EndObject();
   if (status.health.has_value()) WriteHealth(status, json);
   if (status.metrics.has_value()) WriteMetrics(*status.metrics, json);
+  if (status.examination.has_value()) WriteMachine(status, json);
   json.Key("devices").BeginArray();
   for (DeviceId device : host.devices) json.Int(device.v);
   json.EndArray().EndObject();
@@ -111,6 +121,24 @@ void WriteSlice(const SliceStatus& slice, JsonWriter& json) {
   json.EndArray().EndObject();
 }
 
+void WriteHang(const HangStatus& hang, JsonWriter& json) {
+  json.BeginObject().Key("computation").Int(static_cast<int64_t>(hang.gang)).Key("client").Int(static_cast<int64_t>(hang.client.v));
+  json.Key("program").String(hang.program).Key("seconds").Number(hang.seconds);
+  if (hang.predicted_seconds.has_value()) json.Key("predicted_seconds").Number(*hang.predicted_seconds);
+  json.Key("hosts").BeginArray();
+  for (const HangStatus::Part& part : hang.parts) json.BeginObject().Key("name").String(part.host).Key("state").String(part.state).EndObject();
+  json.EndArray().EndObject();
+}
+
+void WriteEvents(const StatusReport& report, JsonWriter& json) {
+  json.Key("events").BeginArray();
+  for (const ClusterEvent& event : report.events) {
+    json.BeginObject().Key("seconds_ago").Number(absl::ToDoubleSeconds(report.now - event.when));
+    json.Key("kind").String(event.kind).Key("text").String(event.text).EndObject();
+  }
+  json.EndArray();
+}
+
 }  // namespace
 
 std::string ToJson(const StatusReport& report) {
@@ -146,7 +174,11 @@ std::string ToJson(const StatusReport& report) {
   for (const ClientStatus& client : report.clients) WriteClient(client, json);
   json.EndArray().Key("slices").BeginArray();
   for (const SliceStatus& slice : report.slices) WriteSlice(slice, json);
-  json.EndArray().EndObject();
+  json.EndArray().Key("hangs").BeginArray();
+  for (const HangStatus& hang : report.hangs) WriteHang(hang, json);
+  json.EndArray();
+  WriteEvents(report, json);
+  json.EndObject();
   return json.Take();
 }
 

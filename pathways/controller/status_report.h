@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "pathways/base/ids.h"
+#include "pathways/controller/event_log.h"
 #include "pathways/gang/scheduler.h"
 #include "pathways/resource/placement.h"
 #include "pathways/resource/topology.h"
+#include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
@@ -30,6 +32,8 @@ struct HostStatus {
   std::optional<::pathways::v1::HealthReport> health;  // the last one; none: not received yet
   double seconds_since_health = 0;
   std::optional<::pathways::v1::MetricsReport> metrics;  // none: the host did not answer in time
+  std::optional<::pathways::v1::Examination> examination;  // likewise
+  double clock_ahead_seconds = 0;                        // its machine's clock, of the controller's; with an examination
 };
 
 struct ClientStatus {
@@ -60,6 +64,20 @@ struct SliceStatus {
   std::string waits_for;
 };
 
+// A computation that takes far longer than was predicted (scheduling/hang_watch.h).
+struct HangStatus {
+  struct Part {
+    std::string host;
+    std::string state;  // what it does there, in words
+  };
+  uint64_t gang = 0;
+  SessionId client;
+  std::string program;  // empty: not known
+  double seconds = 0;   // on its devices, when the hosts were last asked
+  std::optional<double> predicted_seconds;
+  std::vector<Part> parts;  // hosts that have not finished
+};
+
 struct StatusReport {
   std::string version;
   int64_t pid = 0;
@@ -78,6 +96,10 @@ struct StatusReport {
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;
   std::vector<SliceStatus> slices;
+  std::vector<HangStatus> hangs;
+  uint64_t hangs_named = 0;  // since the controller started
+  absl::Time now;
+  std::vector<ClusterEvent> events;  // the oldest first
 };
 
 std::string ToJson(const StatusReport& report);

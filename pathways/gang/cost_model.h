@@ -18,6 +18,7 @@ class CostModel {
     auto it = averages_.find(executable);
     return it == averages_.end() ? default_ns_ : it->second;
   }
+  bool Knows(ExecutableId executable) const { return averages_.contains(executable); }
   void Observe(ExecutableId executable, int64_t measured_ns) {
     measured_ns = std::max<int64_t>(measured_ns, 0);
     auto [it, first] = averages_.try_emplace(executable, measured_ns);

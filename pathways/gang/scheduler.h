@@ -85,6 +85,7 @@ class Scheduler {
   void SetShare(ClientId client, const Share& share);
   void ForgetExecutable(ExecutableId executable) { costs_.Forget(executable); }
   int64_t PredictCost(ExecutableId executable) const { return costs_.Predict(executable); }
+  bool HasMeasured(ExecutableId executable) const { return costs_.Knows(executable); }
 
   // Returns the gangs granted since the last call, in order. Some may be gone already.
   std::vector<GangId> TakeGrants();

@@ -40,7 +40,7 @@ TEST(Request, WhatIsNotARequestIsRefusedWithItsStatus) {
        {"\r\n\r\n", "GET /\r\n\r\n", "GET  / HTTP/1.0\r\n\r\n", "GET http://a/ HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
         "GET /\x01 HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nbad header: x\r\n\r\n", "GET / HTTP/1.0\r\nA: b\r\n folded\r\n\r\n",
         "GET / HTTP/1.0\r\n: b\r\n\r\n", "GET / HTTP/1.0\r\nA: b\nB: c\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-        "GET / HTTP/1.0\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n", "\x16\x03\x01\x02\x00\x01\r\n\r\n"}) {
+        "GET / HTTP/1.0\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n", "\x16\x03\x01\x02\x01\r\n\r\n"}) {
     EXPECT_EQ(StatusOf(text), 400) << text;
   }
 }

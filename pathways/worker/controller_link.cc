@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/worker/metrics_page.h"
 
 namespace pw::worker {
 namespace {
@@ -113,6 +114,18 @@ ControllerLink::~ControllerLink() = default;
 
 void ControllerLink::Start() {
   strand_->Post([this] { Connect(); });
+}
+
+void ControllerLink::GetMetrics(absl::AnyInvocable<void(std::string) &&> done) {
+  strand_->Post([this, alive = std::weak_ptr<bool>(alive_), done = std::move(done)]() mutable {
+    if (alive.expired()) return;
+    MetricsPage page{.host = options_.host_name, .island = options_.island, .joined = worker_ != nullptr};
+    if (worker_ != nullptr) {
+      page.metrics = worker_->Metrics();
+      page.health = worker_->Health();
+    }
+    std::move(done)(page.Text());
+  });
 }
 
 void ControllerLink::Connect() {

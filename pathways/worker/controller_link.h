@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
@@ -54,10 +55,12 @@ class ControllerLink {
   ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options, Finished finished);
   ~ControllerLink();
 
-  // The next four may be called from any thread.
+  // The next five may be called from any thread.
   void Start();
   void AcceptPeer(std::unique_ptr<net::Connection> connection);
   void AcceptLane(std::unique_ptr<net::Connection> connection);
+  // Calls `done` on the strand with this host's metrics for Prometheus (metrics_page.h); never after the link has been destroyed.
+  void GetMetrics(absl::AnyInvocable<void(std::string) &&> done);
   // Drops everything, says goodbye, and calls `stopped` on the strand. Nothing runs afterwards.
   void Stop(std::string reason, Task stopped);
 

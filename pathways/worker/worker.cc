@@ -52,6 +52,7 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
 Worker::Worker(const Environment& environment, net::Connection* connection, const v1::Welcome& welcome)
     : core_(environment.runtime, environment.strand, environment.clock, connection, environment.limits.device_memory_bytes),
       checksum_(environment.checksum),
+      examine_machine_(environment.examine_machine),
       program_nodes_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
       programs_(&core_, environment.compile_pool, environment.compile_cache),
       runner_(&core_, &programs_, environment.next_launch_id),
@@ -173,30 +174,39 @@ void Worker::SetPeers(const v1::Peers& peers) {
 Housekeeping::Duties Worker::MakeDuties() {
   Housekeeping::Duties duties;
   duties.configure = [this](const v1::HostConfig& config) { Configure(config); };
-  duties.health = [this] {
-    v1::HealthReport report;
-    report.set_commands_parked(core_.hazards.parked());
-    report.set_executions_waiting(core_.order.held());
-    report.set_memory_waits(core_.memory.waiting());
-    return report;
-  };
-  duties.metrics = [this] {
-    v1::MetricsReport report;
-    *report.mutable_memory() = Memory();
-    report.set_launches(core_.order.ended());
-    report.set_device_microseconds(core_.order.device_microseconds());
-    report.set_spilled_bytes(core_.ledger->moved_out_bytes());
-    report.set_moved_out(core_.spill.moved_out());
-    report.set_moved_back(core_.spill.moved_back());
-    *report.mutable_dataflow() = housekeeping_.Counters();
-    return report;
-  };
+  duties.health = [this] { return Health(); };
+  duties.metrics = [this] { return Metrics(); };
   duties.clean_up = [this](const v1::CleanUp& what) { CleanUp(what); };
   duties.abort_launch = [this](const v1::AbortLaunch& abort) {
     core_.runtime->AbortLaunch(Runner::LaunchNumber(abort.launch()), FromProto(abort.status()));
   };
   duties.end_trace = [this] { return tracing_.End(); };
+  duties.examine = [this] {
+    v1::Examination examination = examine_machine_ ? examine_machine_() : v1::Examination();
+    runner_.Examine(&examination);
+    return examination;
+  };
   return duties;
+}
+
+v1::HealthReport Worker::Health() const {
+  v1::HealthReport report;
+  report.set_commands_parked(core_.hazards.parked());
+  report.set_executions_waiting(core_.order.held());
+  report.set_memory_waits(core_.memory.waiting());
+  return report;
+}
+
+v1::MetricsReport Worker::Metrics() const {
+  v1::MetricsReport report;
+  *report.mutable_memory() = Memory();
+  report.set_launches(core_.order.ended());
+  report.set_device_microseconds(core_.order.device_microseconds());
+  report.set_spilled_bytes(core_.ledger->moved_out_bytes());
+  report.set_moved_out(core_.spill.moved_out());
+  report.set_moved_back(core_.spill.moved_back());
+  *report.mutable_dataflow() = housekeeping_.Counters();
+  return report;
 }
 
 void Worker::Configure(const v1::HostConfig& config) {

@@ -9,6 +9,7 @@
 // Lives on the worker's strand, destruction included.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -57,6 +58,7 @@ struct Environment {
   Limits limits;
   bool checksum = false;          // transfers to other workers are checksummed
   bool shares_memory = true;      // with other processes of this machine
+  std::function<pathways::v1::Examination()> examine_machine;  // what is known of the machine, without the launches; null: nothing
   bool peers_in_process = false;  // the other workers are in this process: data is passed to them without a copy
 };
 
@@ -82,6 +84,8 @@ class Worker {
   uint64_t configuration() const { return configuration_; }  // its version
   Spill& spill() { return core_.spill; }
   pathways::v1::MemoryReport Memory() const;
+  pathways::v1::MetricsReport Metrics() const;
+  pathways::v1::HealthReport Health() const;
   // Does the work of the CleanUp graph (housekeeping.h).
   void CleanUp(const pathways::v1::CleanUp& what);
 
@@ -95,6 +99,7 @@ class Worker {
 
   Core core_;
   const bool checksum_;  // set by this host's own flags
+  const std::function<pathways::v1::Examination()> examine_machine_;
   uint64_t configuration_ = 0;
   ProgramNodes program_nodes_;
   Programs programs_;

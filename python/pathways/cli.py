@@ -42,6 +42,9 @@ def _add_worker(worker):
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    worker.add_argument("--metrics-port", type=int, metavar="PORT",
+                        help="show this host's metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
+    worker.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker)
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for another one at the same address")
@@ -98,6 +101,12 @@ def parser():
     up.add_argument("--dispatch", choices=("parallel", "sequential"),
                     help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is enqueued, "
                          "to compare")
+    up.add_argument("--hang-limit", type=float, metavar="S",
+                    help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
+                         "after six times as long")
+    up.add_argument("--metrics-port", type=int, metavar="PORT",
+                    help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and each worker's on the next port; "
+                         "0: free ports (default: no metrics)")
     _add_token(up)
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")

@@ -84,6 +84,29 @@ def test_slices_that_wait_or_are_broken_are_found():
     assert levels(cluster_checks.slices(report)) == [ERROR, WARNING]
 
 
+def test_a_hang_is_an_error_that_names_program_and_hosts():
+    hang = {"computation": 9, "client": 2, "program": "jit_step", "seconds": 31.0, "predicted_seconds": 0.2,
+            "hosts": [{"name": "h0", "state": "launched, not finished"}, {"name": "h1", "state": "does not answer"}]}
+    (found,) = cluster_checks.hangs({"hangs": [hang]})
+    assert found.level == ERROR and "9 of client 2" in found.where
+    for said in ("31.0 s", "0.2 s were predicted", "jit_step", "host h0: launched, not finished", "host h1: does not answer"):
+        assert said in found.text
+    del hang["predicted_seconds"]
+    assert "first run" in cluster_checks.hangs({"hangs": [hang]})[0].text
+    assert levels(cluster_checks.hangs({})) == [OK]
+
+
+@pytest.mark.parametrize("machine, check, level", [
+    ({}, "machines", OK), ({"clock_ahead_seconds": 0.9}, "machines", OK), ({"clock_ahead_seconds": -7.5}, "clocks", WARNING), ({"release": "0"}, "versions", WARNING),
+    ({"files_open": 75, "files_limit": 100}, "open files", WARNING), ({"files_open": 95, "files_limit": 100}, "open files", ERROR),
+    ({"shared_memory_free_bytes": 100 << 20}, "shared memory", WARNING), ({"shared_memory_free_bytes": 0}, "shared memory", ERROR),
+])
+def test_what_is_wrong_with_a_hosts_machine_is_found(machine, check, level):
+    well = {"release": "1", "clock_ahead_seconds": 0.0, "files_open": 10, "files_limit": 1000, "shared_memory_free_bytes": 1 << 30, "shared_memory_total_bytes": 1 << 31}
+    (found,) = cluster_checks.machines({"version": "1", "hosts": [host(machine={**well, **machine})]})
+    assert (found.check, found.level) == (check, level) and found.where == "host h0"
+
+
 @pytest.mark.parametrize("free, total, level", [(900, 1000, OK), (90, 1000, WARNING), (150, 10000, WARNING), (9, 1000, ERROR)])
 def test_little_space_is_found(monkeypatch, tmp_path, free, total, level):
     monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda path: Usage(total, total - free, free))

@@ -6,6 +6,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/cluster/observation.h"
 
 namespace pw::controller {
 
@@ -24,7 +25,10 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
   cluster->fabric_->set_make_key(cluster->options_.make_key);
   cluster->sessions_ = std::make_unique<SessionRegistry>(cluster->fabric_.get(), environment.clock, [weak](SessionId session) {
-    if (auto self = weak.lock()) self->slices_->EndSession(session);
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->slices_->EndSession(session);
+    if (session < kFirstObserver) self->observation_->Note("client left", absl::StrCat("client ", session.v));
   });
   cluster->slices_ =
       std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers, &cluster->strand_,
@@ -38,6 +42,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                           });
   cluster->fabric_->SetDataflow(cluster->housekeeping_->runtime());
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
+  cluster->observation_ = std::make_unique<Observation>(cluster->options_.hangs, cluster->fabric_.get(), cluster->housekeeping_.get(), environment.clock);
   cluster->reports_ = std::make_unique<GroupedReports>(cluster->fabric_.get(), &cluster->strand_, environment.timers);
   cluster->trace_ =
       std::make_unique<TraceRecording>(cluster->fabric_.get(), cluster->housekeeping_.get(),
@@ -115,7 +120,10 @@ absl::Status ClusterImpl::CanServe() const {
 absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description, bool observer) {
   if (stopped_) return absl::UnavailableError("the controller is stopping");
   if (!observer) PW_RETURN_IF_ERROR(CanServe());  // operators ask at any time
-  return sessions_->Open(std::move(description), observer);
+  const std::string who = description;
+  auto session = sessions_->Open(std::move(description), observer);
+  if (!observer) observation_->Note("client connected", absl::StrCat("client ", session->id().v, ": ", who));
+  return session;
 }
 
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {

@@ -43,10 +43,13 @@
 #include "pathways/controller/options.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/slices/slices.h"
+#include "pathways/controller/status_report.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 
 namespace pw::controller {
+
+class Observation;
 
 class ClusterImpl final : public Cluster, private HostLink::Owner, public std::enable_shared_from_this<ClusterImpl> {
  public:
@@ -94,6 +97,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     slices_->Drain(host, undo, std::move(done));
   }
   void GetStatus(ResultCallback<std::string> done) override;
+  // Returns the same as metrics for Prometheus (controller/metrics_page.h).
+  void GetMetrics(ResultCallback<std::string> done);
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override {
     trace_->Start(duration, max_events, std::move(done));
   }
@@ -157,7 +162,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Tick();
 
   // -- cluster_status.cc
-  std::string StatusJson(const Housekeeping::MetricsByHost& metrics);
+  void GetReport(ResultCallback<StatusReport> done);
+  struct Answers;  // of the hosts, to a request for the status
+  StatusReport MakeReport(const Answers& answers);
 
   const ClusterOptions options_;
   const Environment environment_;
@@ -166,6 +173,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Housekeeping> housekeeping_;  // after the fabric, whose outbox it uses
   std::unique_ptr<GroupedReports> reports_;
+  std::unique_ptr<Observation> observation_;
   std::unique_ptr<TraceRecording> trace_;
   std::unique_ptr<SessionRegistry> sessions_;
   std::unique_ptr<Slices> slices_;

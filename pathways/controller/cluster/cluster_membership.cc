@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "pathways/base/log.h"
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/controller/cluster/observation.h"
 #include "pathways/controller/cluster_info.h"
 
 namespace pw::controller {
@@ -127,6 +128,7 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   welcome.set_takes_shared(link.hello.has_probe() &&
                            net::VerifyProbe(net::ReadName(link.hello.probe().memory()), link.hello.probe().secret()));
   fabric_->outbox().Add(host_id, std::move(command));
+  observation_->Note("host joined", fabric_->topology().Describe(host));
 }
 
 void ClusterImpl::TakeSeat(HostId id) {
@@ -185,6 +187,7 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
   const resource::Host host = *fabric_->topology().FindHost(link.host);
   const absl::Status error = LossError(host, reason);
   PW_LOG_ERROR << error.message();
+  observation_->Note("host lost", absl::StrCat(fabric_->topology().Describe(host), ": ", reason.message()));
   hosts_.erase(link.host);
   const std::vector<DeviceId> virtual_devices = fabric_->topology().VirtualDevicesOf(link.host);
   fabric_->topology().RemoveHost(link.host).IgnoreError();
@@ -226,6 +229,7 @@ void ClusterImpl::Tick() {
     }
   }
   housekeeping_->WatchHealth();
+  observation_->Tick(slept);
   for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
   for (LinkId id : silent) {
     LoseHost(id, absl::DeadlineExceededError(

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/controller/cluster/observation.h"
+#include "pathways/controller/metrics_page.h"
 #include "pathways/controller/status_report.h"
 #include "pathways/session/wire.h"
 
@@ -11,17 +13,58 @@ namespace pw::controller {
 
 using ::pathways::v1::Command;
 
+namespace {
+
+// By how much a host's clock is ahead of ours at least, negative if it is behind: it was read at some time between the question and the last answer.
+double ClockAhead(const ::pathways::v1::Examination& host, absl::Time asked, absl::Time heard) {
+  const absl::Time read = absl::FromUnixNanos(host.wall_clock_nanoseconds());
+  if (read > heard) return absl::ToDoubleSeconds(read - heard);
+  return read < asked ? absl::ToDoubleSeconds(read - asked) : 0;
+}
+
+}  // namespace
+
 void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
-  housekeeping_->GatherMetrics(options_.status_timeout, [weak = weak_from_this(), done = std::move(done)](auto metrics) mutable {
+  GetReport([done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
+}
+
+void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
+  GetReport([done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
+}
+
+struct ClusterImpl::Answers {
+  Housekeeping::MetricsByHost metrics;
+  Housekeeping::ExaminationsByHost examinations;
+  absl::Time asked, heard;  // by this machine's clock; only if options_.wall_clock is set
+};
+
+void ClusterImpl::GetReport(ResultCallback<StatusReport> done) {
+  struct Asked {
+    Answers answers;
+    ResultCallback<StatusReport> done;
+    int left = 2;
+  };
+  auto asked = std::make_shared<Asked>(Asked{{}, std::move(done)});
+  if (options_.wall_clock) asked->answers.asked = options_.wall_clock();
+  const auto finish = [weak = weak_from_this(), asked] {
     auto self = weak.lock();
-    if (self == nullptr) return;
-    self->strand_.Post([weak, metrics = std::move(metrics), done = std::move(done)]() mutable {
-      if (auto cluster = weak.lock()) std::move(done)(cluster->StatusJson(metrics));
+    if (self == nullptr || --asked->left > 0) return;
+    if (self->options_.wall_clock) asked->answers.heard = self->options_.wall_clock();
+    self->strand_.Post([weak, asked] {
+      if (auto cluster = weak.lock()) std::move(asked->done)(cluster->MakeReport(asked->answers));
     });
+  };
+  housekeeping_->GatherMetrics(options_.status_timeout, [asked, finish](auto metrics) {
+    asked->answers.metrics = std::move(metrics);
+    finish();
+  });
+  housekeeping_->GatherExaminations(options_.status_timeout, [asked, finish](auto examinations) {
+    asked->answers.examinations = std::move(examinations);
+    finish();
   });
 }
 
-std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) {
+StatusReport ClusterImpl::MakeReport(const Answers& answers) {
   const absl::Time now = environment_.clock->Now();
   StatusReport report;
   report.version = options_.version;
@@ -56,7 +99,11 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
     const dispatch::CommandCounters sent = fabric_->outbox().counters(host);
     for (const auto& [kind, count] : sent.commands) status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
     if (sent.runs > 0) status.commands["run_program"] = sent.runs;
-    if (auto it = metrics.find(host); it != metrics.end()) status.metrics = it->second;
+    if (auto it = answers.metrics.find(host); it != answers.metrics.end()) status.metrics = it->second;
+    if (auto it = answers.examinations.find(host); it != answers.examinations.end()) {
+      status.examination = it->second;
+      if (options_.wall_clock) status.clock_ahead_seconds = ClockAhead(it->second, answers.asked, answers.heard);
+    }
     if (const Housekeeping::Health* health = housekeeping_->HealthOf(host); health != nullptr) {
       status.health = health->report;
       status.seconds_since_health = absl::ToDoubleSeconds(now - health->heard);
@@ -72,7 +119,8 @@ std::string ClusterImpl::StatusJson(const Housekeeping::MetricsByHost& metrics) 
          s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
   report.slices = slices_->Status();
-  return ToJson(report);
+  observation_->AddTo(&report);
+  return report;
 }
 
 void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) {

@@ -19,6 +19,8 @@
 
 namespace pw::controller {
 
+inline constexpr SessionId kFirstObserver{uint64_t{1} << 32};
+
 class SessionRegistry {
  public:
   struct Opened {
@@ -50,7 +52,7 @@ class SessionRegistry {
   Clock* const clock_;
   const std::function<void(SessionId)> on_end_;
   uint64_t next_client_ = 1;                    // clients are numbered as they come,
-  uint64_t next_observer_ = uint64_t{1} << 32;  // and not by how often operators ask
+  uint64_t next_observer_ = kFirstObserver.v;  // and not by how often operators ask
   std::map<SessionId, Opened> opened_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -50,6 +50,14 @@ size_t OpsInFlight::CountFor(HostId host) const {
   return std::count_if(ops_.begin(), ops_.end(), [host](const auto& entry) { return entry.second.host == host; });
 }
 
+std::map<HostId, OpId> OpsInFlight::HostsOf(gang::GangId gang) const {
+  std::map<HostId, OpId> hosts;
+  for (const auto& [id, op] : ops_) {
+    if (op.gang == gang) hosts.emplace(op.host, OpId(id));
+  }
+  return hosts;
+}
+
 void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status, std::optional<double> timed,
                            double busy_microseconds) {
   auto it = ops_.find(id);

@@ -6,6 +6,7 @@
 // when the host is lost.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,6 +42,8 @@ class OpsInFlight {
 
   size_t size() const { return ops_.size(); }
   size_t CountFor(HostId host) const;
+  // Returns the hosts that have not finished their part of a gang, each with the op of that part.
+  std::map<HostId, OpId> HostsOf(gang::GangId gang) const;
 
  private:
   struct Op {

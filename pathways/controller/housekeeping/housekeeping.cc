@@ -120,14 +120,14 @@ const Housekeeping::Health* Housekeeping::HealthOf(HostId host) const {
   return it == health_.end() ? nullptr : &it->second;
 }
 
-void Housekeeping::GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done) {
-  auto metrics = std::make_shared<MetricsByHost>();
-  auto heard = [metrics](HostId host, std::string_view bytes) {
-    v1::MetricsReport report;
-    if (Parse(bytes, &report)) (*metrics)[host] = std::move(report);
+template <class Report>
+void Housekeeping::Gather(const std::string& op, absl::Duration timeout, absl::AnyInvocable<void(std::map<HostId, Report>) &&> done) {
+  auto answers = std::make_shared<std::map<HostId, Report>>();
+  auto heard = [answers](HostId host, std::string_view bytes) {
+    Report report;
+    if (Parse(bytes, &report)) (*answers)[host] = std::move(report);
   };
-  auto round = questions_.Ask("metrics", {}, std::move(heard),
-                              [metrics, done = std::move(done)]() mutable { std::move(done)(std::move(*metrics)); });
+  auto round = questions_.Ask(op, {}, std::move(heard), [answers, done = std::move(done)]() mutable { std::move(done)(std::move(*answers)); });
   auto after = [&](absl::Duration delay, void (HostQuestions::*what)(const HostQuestions::RoundRef&)) {
     timers_->After(delay, strand_, [this, alive = std::weak_ptr<bool>(alive_), round, what] {
       if (!alive.expired()) (questions_.*what)(round);
@@ -135,6 +135,14 @@ void Housekeeping::GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void
   };
   after(timeout / 2, &HostQuestions::Hurry);
   after(timeout, &HostQuestions::End);
+}
+
+void Housekeeping::GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done) {
+  Gather<v1::MetricsReport>("metrics", timeout, std::move(done));
+}
+
+void Housekeeping::GatherExaminations(absl::Duration timeout, absl::AnyInvocable<void(ExaminationsByHost) &&> done) {
+  Gather<v1::Examination>("examine", timeout, std::move(done));
 }
 
 void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done) {

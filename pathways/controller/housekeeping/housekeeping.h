@@ -5,6 +5,7 @@
 //   - configure:      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before anything else
 //   - health:         answers with a v1.HealthReport, once a tick
 //   - metrics:        answers with a v1.MetricsReport, on request
+//   - examine:        answers with a v1.Examination: its unfinished launches and its machine, when one hangs or an operator asks
 //   - clean-up:       frees the objects that the v1.CleanUp in the argument names; goes to the hosts that have them
 //   - abort-launch:   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
 //   - pass-on:        tells other hosts and answers with the v1.PassedOn, which holds their answers
@@ -53,6 +54,7 @@
 #include "pathways/controller/housekeeping/host_graphs.h"
 #include "pathways/controller/housekeeping/host_questions.h"
 #include "pathways/dataflow/runtime.h"
+#include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -61,6 +63,7 @@ namespace pw::controller {
 class Housekeeping {
  public:
   using MetricsByHost = std::map<HostId, ::pathways::v1::MetricsReport>;
+  using ExaminationsByHost = std::map<HostId, ::pathways::v1::Examination>;
   // A host's report. `asked`: when the controller asked, by its own clock.
   using OnConfigured = ConfigSpread::Heard;
   using OnTrace = std::function<void(HostId, absl::Time asked, ::pathways::v1::TraceReport)>;
@@ -98,6 +101,8 @@ class Housekeeping {
   // Asks every host for its metrics. `done` runs once, on the strand, maybe inside another call: when all hosts have answered, or after
   // `timeout` with the answers that have come.
   void GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done);
+  // Likewise for examinations.
+  void GatherExaminations(absl::Duration timeout, absl::AnyInvocable<void(ExaminationsByHost) &&> done);
   // Ends the recordings of these hosts. `done` runs when all have answered or are lost.
   void GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);
   // Makes the hosts free the objects in `what`. Skips hosts that are not present.
@@ -111,6 +116,9 @@ class Housekeeping {
   // Returns false, and never calls `done`, if none of the hosts is present.
   bool Start(Shape shape, const std::string& op, const std::vector<HostId>& hosts, std::string argument, OnTuple on_tuple,
              OnDone done);
+  // Asks every host. `done` runs once: when all have answered, or after `timeout` with the answers that have come.
+  template <class Report>
+  void Gather(const std::string& op, absl::Duration timeout, absl::AnyInvocable<void(std::map<HostId, Report>) &&> done);
   ConfigSpread::Heard OnceConfigured() const;
   void AbortElsewhere(const ::pathways::v1::LaunchFailed& failed);
   dataflow::Operators MakeOperators();

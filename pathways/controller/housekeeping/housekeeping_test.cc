@@ -12,7 +12,7 @@ using ::pathways::v1::Command;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(HousekeepingTest, AskingEveryHostIsOneMessageEach) {
+TEST(HousekeepingTest, AStatusIsTwoQuestionsAndEachIsOneMessageToEveryHost) {
   TestCluster t(3, 2);
   auto ask = [&] {
     std::string json;
@@ -24,7 +24,7 @@ TEST(HousekeepingTest, AskingEveryHostIsOneMessageEach) {
   std::vector<int> before;
   for (auto& worker : t.workers) before.push_back(worker->Count(Command::kDataflow));
   EXPECT_THAT(ask(), HasSubstr("\"used_bytes\":101"));
-  for (size_t w = 0; w < t.workers.size(); ++w) EXPECT_EQ(t.workers[w]->Count(Command::kDataflow), before[w] + 1);
+  for (size_t w = 0; w < t.workers.size(); ++w) EXPECT_EQ(t.workers[w]->Count(Command::kDataflow), before[w] + 2);
 }
 
 TEST(HousekeepingTest, AllHostsGoByOneConfigurationAlsoThoseThatJoinLater) {

@@ -42,6 +42,23 @@ void Gangs::RecordUnderway() {
   }
 }
 
+std::vector<Gangs::Underway> Gangs::ListUnderway() const {
+  std::vector<std::pair<const Running*, Underway>> found;
+  for (const auto& [gang, running] : running_) {
+    if (!running.waiting && !running.hosts.empty()) found.push_back({&running, {gang, running.session, running.executable}});
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first->granted < b.first->granted; });
+  std::set<HostId> taken;
+  std::vector<Underway> result;
+  for (auto& [running, underway] : found) {
+    const auto& hosts = running->hosts;
+    underway.heads = std::none_of(hosts.begin(), hosts.end(), [&](HostId host) { return taken.contains(host); });
+    taken.insert(hosts.begin(), hosts.end());
+    result.push_back(underway);
+  }
+  return result;
+}
+
 const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
   const Placement*& known = placement_of_[launch.executable];
   if (known != nullptr) return known;
@@ -172,7 +189,9 @@ Gangs::Ticket Gangs::Submit(const Launch& launch) {
   running.hosts_left = static_cast<int>(launch.hosts.size());
   running.devices = placement->devices;
   running.waiting = scheduler_->IsWaiting(gang);
+  running.executable = launch.executable;
   const bool waits = running.waiting;
+  if (!waits) running.granted = next_grant_++;
   running_.insert({gang, std::move(running)});
   if (waits) {
     Enlist(gang, launch, placement);
@@ -224,6 +243,7 @@ void Gangs::TakeGrants(gang::GangId submitted) {
     auto it = running_.find(gang);
     if (it == running_.end()) continue;
     for (HostId host : it->second.hosts) grants_[host].add_gangs(gang.v);
+    it->second.granted = next_grant_++;
     Record(trace::Kind::kGrant, "granted", gang);
     Settle(gang);
   }

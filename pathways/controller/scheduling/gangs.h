@@ -102,6 +102,15 @@ class Gangs {
 
   // Records the gangs that are granted and not done, at the end of a trace.
   void RecordUnderway();
+  // A gang that is granted and not done.
+  struct Underway {
+    gang::GangId gang;
+    SessionId session;
+    ExecutableId executable;
+    bool heads = false;  // none that was granted before it has one of its hosts
+  };
+  // Returns them in the order of their grants.
+  std::vector<Underway> ListUnderway() const;
 
   const gang::Scheduler& scheduler() const { return *scheduler_; }
 
@@ -119,6 +128,8 @@ class Gangs {
     bool failed = false;
     bool partly_failed = false;
     bool waiting = false;  // not granted
+    uint64_t granted = 0;  // its place in the order of grants
+    ExecutableId executable;
     double device_microseconds = 0;
     std::vector<ArrayId> due;  // while it waits: arrays that are due from it
   };
@@ -161,6 +172,7 @@ class Gangs {
   absl::flat_hash_map<ArrayId, Outside> outside_;
   absl::flat_hash_map<SessionId, Client> clients_;
   std::map<HostId, ::pathways::v1::Grant> grants_;  // not sent yet
+  uint64_t next_grant_ = 1;
 };
 
 }  // namespace pw::controller

@@ -67,6 +67,37 @@ TEST_F(GangsTest, WhatFitsIsGrantedWithItsCommandAndTheRestAsRoomComes) {
   EXPECT_EQ(*c.FetchRows(4), "abcdefgh");
 }
 
+TEST_F(GangsTest, ThoseUnderwayAreListedInTheOrderOfTheirGrantsWithTheHeadOfEachHost) {
+  TestCluster two{2, 4};
+  two.Open();
+  std::vector<Handle> programs;
+  for (int first : {0, 4}) programs.push_back((*two.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(first, 2)))->handle);
+  ASSERT_TRUE(two.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
+  ASSERT_TRUE(two.Put(2, TestCluster::Rows(4, 2, {2, 4}), "abcdefgh").ok());
+  two.Run();
+  for (auto& worker : two.workers) worker->hold_done = true;
+  ASSERT_TRUE(two.Execute(programs[0], {1}, {3}).ok());
+  ASSERT_TRUE(two.Execute(programs[0], {1}, {4}).ok());
+  ASSERT_TRUE(two.Execute(programs[1], {2}, {5}).ok());
+  two.Run();
+  const auto underway = two.cluster->fabric().gangs().ListUnderway();
+  ASSERT_EQ(underway.size(), 3u);
+  EXPECT_TRUE(underway[0].heads);
+  EXPECT_FALSE(underway[1].heads);
+  EXPECT_TRUE(underway[2].heads);
+  EXPECT_EQ(underway[0].executable, underway[1].executable);
+  EXPECT_NE(underway[0].executable, underway[2].executable);
+  const auto hosts = two.cluster->fabric().ops().HostsOf(underway[2].gang);
+  ASSERT_EQ(hosts.size(), 1u);
+  EXPECT_EQ(hosts.begin()->first, HostId(1));
+  for (auto& worker : two.workers) {
+    worker->hold_done = false;
+    worker->ReleaseDone();
+  }
+  two.Run();
+  EXPECT_TRUE(two.cluster->fabric().gangs().ListUnderway().empty());
+}
+
 TEST_F(GangsTest, WhateverTimeAHostSaysItTookIsATime) {
   c.Open();
   const Handle program = Program();

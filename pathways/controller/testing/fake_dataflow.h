@@ -12,6 +12,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/log.h"
 #include "pathways/dataflow/runtime.h"
+#include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -37,6 +38,12 @@ class FakeDataflow : private dataflow::Links, private Executor {
       ::pathways::v1::HealthReport report;
       report.set_commands_parked(7);
       return report.SerializeAsString();
+    });
+    Add("examine", [](const std::string&) {
+      ::pathways::v1::Examination examination;
+      examination.set_wall_clock_nanoseconds(1);
+      examination.set_release("fake");
+      return examination.SerializeAsString();
     });
     Add("trace", [](const std::string&) { return ::pathways::v1::TraceReport().SerializeAsString(); });
     AddTold("configure", &told_.configure);

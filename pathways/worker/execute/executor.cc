@@ -11,12 +11,33 @@
 namespace pw::worker {
 namespace v1 = pathways::v1;
 
+namespace {
+
+constexpr int kMostExamined = 256;
+
+}  // namespace
+
+void Runner::Link::InsertBefore(Link* next) {
+  before = next->before;
+  after = next;
+  before->after = next->before = this;
+}
+
+void Runner::Link::Remove() {
+  before->after = after;
+  after->before = before;
+  before = after = this;
+}
+
 // One execution, from its command to its completion.
-struct Runner::Run {
+struct Runner::Run : Runner::Link {
+  ~Run() { Remove(); }
+
   uint64_t op = 0;
   uint64_t gang = 0;         // for the trace
   uint64_t enqueued_op = 0;  // 0 once it is done
   bool granted = false;
+  bool short_of_memory = false;  // it waits for memory
   SessionId session;
   ProgramRef program;
   uint64_t launch = 0;  // id on all its hosts, if there are several
@@ -36,6 +57,35 @@ struct Runner::Run {
   size_t positions() const { return program->devices.size(); }
   const device::ProgramInfo& info() const { return program->loaded->info(); }
 };
+
+Runner::Runner(Core* core, Programs* programs, int* next_launch_id) : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+
+// Devices may still hold runs.
+Runner::~Runner() {
+  while (unfinished_.after != &unfinished_) unfinished_.after->Remove();
+}
+
+v1::Examination::Launch::State Runner::StateOf(const Run& run) {
+  using Launch = v1::Examination::Launch;
+  if (run.program->pending) return Launch::COMPILING;
+  if (!run.granted) return Launch::NOT_GRANTED;
+  if (run.started > absl::InfinitePast()) return Launch::LAUNCHED;
+  if (run.short_of_memory) return Launch::WAITS_FOR_MEMORY;
+  const auto there = [](const ShardRef& shard) { return !shard->pending(); };
+  return std::all_of(run.args.begin(), run.args.end(), there) ? Launch::WAITS_FOR_TURN : Launch::WAITS_FOR_INPUTS;
+}
+
+void Runner::Examine(v1::Examination* examination) const {
+  for (const Link* at = unfinished_.after; at != &unfinished_ && examination->launches_size() < kMostExamined; at = at->after) {
+    const Run& run = static_cast<const Run&>(*at);
+    v1::Examination::Launch& launch = *examination->add_launches();
+    launch.set_op(run.op);
+    launch.set_session(run.session.v);
+    if (run.program->loaded != nullptr) launch.set_program(run.info().name);
+    launch.set_location(run.location);
+    launch.set_state(StateOf(run));
+  }
+}
 
 void Runner::Execute(const v1::Execute& command) {
   auto run = std::make_shared<Run>();
@@ -64,6 +114,7 @@ void Runner::Execute(const v1::Execute& command) {
 
 // Resolves names to shards, in command order.
 void Runner::Resolve(const RunRef& run, uint64_t grant) {
+  run->InsertBefore(&unfinished_);
   run->task = std::make_shared<Hazards::Task>();
   Hazards::Task& task = *run->task;
   for (size_t p = 0; p < run->positions(); ++p) {
@@ -98,12 +149,10 @@ void Runner::Resolve(const RunRef& run, uint64_t grant) {
       core_->hazards.Release(run->task);
     });
   }
-  if (run->enqueued_op != 0) {
-    run->turn.when_granted = [this, raw = run.get()] {
-      raw->granted = true;
-      TellEnqueued(*raw);
-    };
-  }
+  run->turn.when_granted = [this, raw = run.get()] {
+    raw->granted = true;
+    TellEnqueued(*raw);
+  };
   core_->order.Enter(&run->turn, grant, run->session, &run->program->devices, run->task);
   core_->hazards.Submit(run->task);
 }
@@ -159,6 +208,7 @@ Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
     absl::Status why;
     switch (Admit(run, &why)) {
       case MemoryGate::Verdict::kWait:
+        run->short_of_memory = true;
         return Hazards::Outcome::kWait;
       case MemoryGate::Verdict::kNever:
         status = why;
@@ -234,11 +284,12 @@ void Runner::Launch(const RunRef& run) {
 
 // Reports that the program is compiled and the execution has its turn, or that it ended without them.
 void Runner::TellEnqueued(Run& run, bool ended) {
-  if (ended || (run.granted && !run.program->pending)) core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
+  if (run.enqueued_op != 0 && (ended || (run.granted && !run.program->pending))) core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
 }
 
 // If an input failed, its error is the reason, not the runtime's.
 void Runner::Finish(const RunRef& run, const absl::Status& status) {
+  run->Remove();
   TellEnqueued(*run, true);
   absl::Status reason = program::WithLocation(status, run->location);
   if (!status.ok()) {

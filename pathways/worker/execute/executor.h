@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "pathways/v1/examination.pb.h"
 #include "pathways/worker/execute/programs.h"
 #include "pathways/worker/store/core.h"
 
@@ -20,18 +21,28 @@ namespace pw::worker {
 
 class Runner {
  public:
-  Runner(Core* core, Programs* programs, int* next_launch_id)
-      : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+  Runner(Core* core, Programs* programs, int* next_launch_id);
+  ~Runner();
 
   void Execute(const pathways::v1::Execute& command);
+  // Adds the executions that are not finished, the oldest first, as many as an answer may have.
+  void Examine(pathways::v1::Examination* examination) const;
   // Returns the runtime's launch number for a launch over several hosts. Launches of this host alone have numbers below kSpanning.
   static int LaunchNumber(uint64_t launch) { return static_cast<int>(launch % kSpanning) | kSpanning; }
   static bool SpansHosts(int launch_number) { return launch_number >= kSpanning; }
 
  private:
   static constexpr int kSpanning = 1 << 30;
+  // Links the runs that are not finished in a ring, in the order of their commands: two stores for a run, and no memory of its own.
+  struct Link {
+    Link* before = this;
+    Link* after = this;
+    void InsertBefore(Link* next);
+    void Remove();
+  };
   struct Run;
   using RunRef = std::shared_ptr<Run>;
+  static pathways::v1::Examination::Launch::State StateOf(const Run& run);
 
   void Resolve(const RunRef& run, uint64_t grant);
   absl::Status Check(const Run& run) const;
@@ -51,6 +62,7 @@ class Runner {
   Core* const core_;
   Programs* const programs_;
   int* const next_launch_id_;
+  Link unfinished_;
 };
 
 }  // namespace pw::worker

@@ -97,6 +97,7 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
   AddQuestion(&operators, "health", duties.health);
   AddQuestion(&operators, "metrics", duties.metrics);
   AddQuestion(&operators, "trace", duties.end_trace);
+  AddQuestion(&operators, "examine", duties.examine);
   operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
     return std::make_unique<Combine>();
   });

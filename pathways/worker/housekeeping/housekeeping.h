@@ -14,6 +14,7 @@
 
 #include "pathways/base/timer_queue.h"
 #include "pathways/dataflow/runtime.h"
+#include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/housekeeping/dataflow_links.h"
@@ -31,6 +32,7 @@ class Housekeeping {
     std::function<void(const pathways::v1::CleanUp&)> clean_up;
     std::function<void(const pathways::v1::AbortLaunch&)> abort_launch;
     std::function<pathways::v1::TraceReport()> end_trace;
+    std::function<pathways::v1::Examination()> examine;
   };
 
   // All must outlive this. Without timers nothing is coalesced. `others`: operators of graphs that are no housekeeping.

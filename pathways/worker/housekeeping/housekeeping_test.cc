@@ -106,6 +106,45 @@ TEST_F(HousekeepingTest, HealthIsWhatWaits) {
   EXPECT_EQ(report.memory_waits(), 0);
 }
 
+TEST_F(HousekeepingTest, AnExaminationListsTheLaunchesThatAreNotFinished) {
+  worker_.Compile(1, kAdd);
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  const auto execute = [&](uint64_t op, uint64_t arg, uint64_t grant) {
+    v1::Command command;
+    auto& execute = *command.mutable_execute();
+    execute.set_op(op);
+    execute.set_executable(1);
+    execute.set_session(1);
+    execute.add_args(arg);
+    execute.add_results(100 + op);
+    execute.set_grant(grant);
+    execute.set_location("train.py:7");
+    worker_.Do(command);
+    worker_.Settle();
+  };
+  const auto examine = [&] {
+    std::vector<std::string> answers;
+    EXPECT_EQ(Run("examine", &answers), absl::OkStatus());
+    v1::Examination examination;
+    EXPECT_TRUE(answers.size() == 1 && examination.ParseFromString(answers[0]));
+    return examination;
+  };
+  execute(3, 100, 9);  // not granted yet
+  v1::Examination examination = examine();
+  ASSERT_EQ(examination.launches_size(), 1);
+  EXPECT_EQ(examination.launches(0).op(), 3u);
+  EXPECT_EQ(examination.launches(0).session(), 1u);
+  EXPECT_EQ(examination.launches(0).location(), "train.py:7");
+  EXPECT_EQ(examination.launches(0).state(), v1::Examination::Launch::NOT_GRANTED);
+  EXPECT_FALSE(examination.launches(0).program().empty());
+  v1::Command grant;
+  grant.mutable_grant()->add_gangs(9);
+  worker_.Do(grant);
+  worker_.Settle();
+  EXPECT_EQ(examine().launches_size(), 0);  // it has run
+}
+
 TEST_F(HousekeepingTest, AConfigurationIsAnsweredWithTheTimeAndItsRecordingBeginsOnce) {
   v1::HostConfig config;
   config.mutable_recording()->set_id(5);

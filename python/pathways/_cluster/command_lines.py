@@ -76,6 +76,14 @@ def _local(island, host, platform, devices, listen):
     return ["--island", island, "--host-name", host, "--listen-clients", listen, *_devices(platform, devices), *_staged_limit()]
 
 
+def metrics(port, token_file, port_file=None):
+    """Returns the flags with which a controller or a worker shows its metrics to this machine (docs/operators.md). `port` 0: a free one; None: no flags.
+    `token_file`: has the secret that readers show."""
+    if port is None:
+        return []
+    return [f"--listen-metrics=127.0.0.1:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
+
+
 def take_token(path):
     """Sets the token in `path` for all processes started later: they send it and require it. It goes into the environment, because every user of a
     machine can read command lines."""
@@ -92,7 +100,7 @@ def _staged_limit():
     return [f"--staged-limit={limit}"] if limit else []
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None):
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_staged_limit()]
@@ -100,6 +108,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args.append("--spill")
     if dispatch:
         args.append(f"--dispatch={dispatch}")
+    if hang_limit is not None:
+        args.append(f"--hang-limit={hang_limit}s")
     return [*args, f"--policy={policy}"] if policy else args
 
 

@@ -1,8 +1,10 @@
 """Runs a cluster on this machine: one controller and a worker for every host, as child processes."""
 
 import dataclasses
+import json
 import os
 import pathlib
+import secrets
 import socket
 
 from pathways._cluster import addresses, admin, command_lines, processes, records, simulated
@@ -33,7 +35,8 @@ class Cluster:
     connect. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
-                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None):
+                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, metrics_port=None,
+                 hang_limit=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -47,7 +50,10 @@ class Cluster:
         self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
         self.spill = spill
         self.dispatch = dispatch
+        self.hang_limit = hang_limit  # seconds; None: the controller's own choice
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
+        self.metrics_port = metrics_port  # the controller's; the workers have the ports after it. 0: free ones; None: no metrics
+        self.metrics = {}  # where each process shows them, by the name of its log
         self.address = None
         self.workers_address = None
         self.proxy_address = None
@@ -62,6 +68,7 @@ class Cluster:
             agent = self._start_agent() if self.listen_proxy is not None else None
             if with_workers:
                 processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
+            self._find_metrics()
             if agent is not None:
                 self.proxy_address = self._reachable(processes.wait_for(agent, self.processes, START_SECONDS, "the agent did not start"))
         except BaseException:
@@ -103,9 +110,10 @@ class Cluster:
     def _start_controller(self):
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
-                                        self.dispatch)
+                                        self.dispatch, self.hang_limit)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
+        args += self._metrics("controller", 0)
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
@@ -124,6 +132,30 @@ class Cluster:
         self.processes.append(processes.Process("pathways-agent", args, self._log("agent")))
         return lambda: processes.read_port_file(port_file)
 
+    def _metrics(self, name, number):
+        """Returns the flags for the metrics of a process, the number of its port after the controller's."""
+        if self.metrics_port is None:
+            return []
+        token_file = self.folder / "metrics.token"
+        if not token_file.exists():
+            with os.fdopen(os.open(token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+        port_file = self.folder / f"{name}.metrics"
+        self.metrics[name] = port_file
+        return command_lines.metrics(self.metrics_port + number if self.metrics_port else 0, token_file, port_file)
+
+    def _find_metrics(self):
+        """Finds out where the metrics are, and writes a configuration with which Prometheus reads them."""
+        if self.metrics_port is None:
+            return
+        for name, port_file in self.metrics.items():
+            self.metrics[name] = processes.wait_for(
+                lambda: processes.read_port_file(port_file), self.processes, START_SECONDS, f"{name} shows no metrics")
+        jobs = {"pathways-controller": ["controller"], "pathways-worker": [name for name in self.metrics if name != "controller"]}
+        scrapes = [{"job_name": job, "authorization": {"credentials_file": str(self.folder / "metrics.token")},
+                    "static_configs": [{"targets": [self.metrics[name]], "labels": {"process": name}} for name in names]} for job, names in jobs.items() if names]
+        (self.folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": scrapes}, indent=2))  # JSON is YAML
+
     def _reachable(self, address):
         return addresses.reachable(address, self._advertise() or socket.gethostname())
 
@@ -140,10 +172,10 @@ class Cluster:
         hosts = len(self.shape.placement())
         # Leave room for hosts that replace lost ones, or join later.
         most_hosts = max(hosts + 2, command_lines.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
-        for island, host in self.shape.placement():
+        for number, (island, host) in enumerate(self.shape.placement(), 1):
             args = command_lines.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
                                         self.checksum, self.memory_limit, self._listen_lanes())
-            args.append("--exit-with-controller")
+            args += ["--exit-with-controller", *self._metrics(host, number)]
             if self.owned:
                 args.append("--exit-with-parent")
             self.processes.append(processes.Process(f"pathways-worker {host}", args, self._log(host)))

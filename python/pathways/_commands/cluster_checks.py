@@ -6,6 +6,8 @@ from pathways._commands.status_text import amount
 # More commands in flight than this, and than this many times the median of the hosts: the host lags.
 LAG_COMMANDS, LAG_FACTOR = 64, 4
 FULL_MEMORY = 0.95
+CLOCK_SECONDS = 1.0
+LITTLE_SHARED_MEMORY = 256 << 20
 
 
 def versions(report, ours):
@@ -85,5 +87,48 @@ def slices(report):
     return found
 
 
+def hangs(report):
+    """Finds computations that take far longer than was predicted, with the hosts that have not finished."""
+    found = []
+    for hang in report.get("hangs", []):
+        parts = "; ".join(f"host {host['name']}: {host['state']}" for host in hang["hosts"])
+        predicted = f"{hang['predicted_seconds']:.1f} s were predicted" if "predicted_seconds" in hang else "it is a first run"
+        program = f" ({hang['program']})" if hang.get("program") else ""
+        found.append(Finding(ERROR, "hangs", f"computation {hang['computation']} of client {hang['client']}",
+                             f"has had its devices for {hang['seconds']:.1f} s, where {predicted}{program}. Not finished: {parts}",
+                             "look at the hosts that have not arrived or launched first; a Python function that the program calls may hang too. "
+                             "Ending the client's program frees the devices"))
+    return found or [Finding(OK, "hangs", "all computations", "none takes far longer than was predicted")]
+
+
+def machines(report):
+    """Looks at what each host has told of its machine: its clock, release, open files and shared memory."""
+    found = []
+    for host in report.get("hosts", []):
+        if machine := host.get("machine"):
+            found += _machine(f"host {host['name']}", machine, report.get("version", ""))
+    return found
+
+
+def _machine(where, machine, version):
+    found = []
+    ahead = machine.get("clock_ahead_seconds", 0.0)
+    if abs(ahead) > CLOCK_SECONDS:
+        found.append(Finding(WARNING, "clocks", where, f"its clock is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the controller's: its logs and "
+                             "saved files have other times, and certificates may seem not valid", "synchronize the machines' clocks: chrony, or timedatectl set-ntp true"))
+    if machine.get("release", version) != version:
+        found.append(Finding(WARNING, "versions", where, f"its worker is of release {machine['release']}, the controller of {version}",
+                             "install the same release of pathways on all machines"))
+    used, limit = machine.get("files_open", 0), machine.get("files_limit", 0)
+    if limit and used > 0.7 * limit:
+        found.append(Finding(ERROR if used > 0.9 * limit else WARNING, "open files", where, f"its worker has {used} of at most {limit} files open",
+                             "raise the limit before the worker is started: ulimit -n 65536, or LimitNOFILE= of its service"))
+    free, total = machine.get("shared_memory_free_bytes", 0), machine.get("shared_memory_total_bytes", 0)
+    if total and free < LITTLE_SHARED_MEMORY:
+        found.append(Finding(ERROR if free < LITTLE_SHARED_MEMORY / 10 else WARNING, "shared memory", where, f"{amount(free)} of {amount(total)} are free in its /dev/shm",
+                             "end programs that hold large arrays, remove files that nobody uses, or make it larger: mount -o remount,size=... /dev/shm"))
+    return found or [Finding(OK, "machines", where, f"clock within {CLOCK_SECONDS:g} s, {used} of {limit} files open, {amount(free)} of shared memory free")]
+
+
 def all_checks(report, ours):
-    return [*versions(report, ours), *formed(report), *hosts(report), *memory(report), *slices(report)]
+    return [*versions(report, ours), *formed(report), *hangs(report), *hosts(report), *machines(report), *memory(report), *slices(report)]

@@ -64,6 +64,16 @@ def _slice(one):
     return f"{what}   on {_ids(one['devices'])} of island {one['island']}, mapping {one['epoch']}{broken}"
 
 
+# The last events are shown.
+SHOWN_EVENTS = 5
+
+
+def _hang(hang):
+    predicted = f"predicted: {hang['predicted_seconds']:.1f} s" if "predicted_seconds" in hang else "a first run"
+    parts = ", ".join(f"{host['name']}: {host['state']}" for host in hang["hosts"])
+    return f"  HANGS   computation {hang['computation']} of client {hang['client']} {hang['program']}   for {hang['seconds']:.1f} s ({predicted})   {parts}"
+
+
 def render(report, address):
     islands, hosts, devices, clients = (report.get(key, []) for key in ("islands", "hosts", "devices", "clients"))
     lines = [f"controller {address}   {report.get('state', '')}, up for {report.get('uptime_seconds', 0):.0f} s, policy {report.get('policy', '')}",
@@ -78,4 +88,8 @@ def render(report, address):
         lines += ["", *map(_client, clients)]
     if slices := report.get("slices"):
         lines += ["", *map(_slice, slices)]
+    if hangs := report.get("hangs"):
+        lines += ["", *map(_hang, hangs)]
+    if events := report.get("events"):
+        lines += ["", *(f"  {event['seconds_ago']:7.0f} s ago   {event['kind']}: {event['text']}" for event in events[-SHOWN_EVENTS:])]
     return "\n".join(lines)

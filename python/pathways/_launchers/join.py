@@ -78,6 +78,9 @@ def worker(args):
                                    checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes)
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
+    if args.metrics_port is not None and args.metrics_token_file is None:
+        raise ValueError("--metrics-port needs --metrics-token-file, because every user of this machine reaches the port")
+    command += command_lines.metrics(args.metrics_port, args.metrics_token_file)
     if args.once:
         command.append("--exit-with-controller")
     command = [str(word) for word in command]

@@ -113,7 +113,7 @@ class RayCluster:
     def _spec(self):
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit, "spill": self._args.spill,
-                "dispatch": self._args.dispatch,
+                "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
                 "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 

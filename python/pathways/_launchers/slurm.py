@@ -89,7 +89,7 @@ class SlurmCluster:
     def start(self):
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
-                "memory_limit": args.memory_limit, "spill": args.spill, "dispatch": args.dispatch, "listen": args.listen or "0.0.0.0:0",
+                "memory_limit": args.memory_limit, "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit, "listen": args.listen or "0.0.0.0:0",
                 "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy, args.listen or "0.0.0.0:0")}
         (self.folder / "spec.json").write_text(json.dumps(spec))
         try:

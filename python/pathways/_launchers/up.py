@@ -42,7 +42,8 @@ def _start_here(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
-                         listen_proxy=addresses.listen_proxy(args.listen_proxy, listen)).start()
+                         listen_proxy=addresses.listen_proxy(args.listen_proxy, listen), metrics_port=_metrics_port(args),
+                         hang_limit=_hang_limit(args)).start()
 
 
 def _start_simulated(args):
@@ -54,10 +55,25 @@ def _start_simulated(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
                          policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=addresses.listen_proxy(args.listen_proxy, listen),
-                         simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
+                         metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
+
+
+def _metrics_port(args):
+    if args.metrics_port is not None and not 0 <= args.metrics_port <= 65535:
+        raise ValueError(f"--metrics-port wants a port, or 0 for free ones, not {args.metrics_port}")
+    return args.metrics_port
+
+
+def _hang_limit(args):
+    if args.hang_limit is not None and args.hang_limit <= 0:
+        raise ValueError(f"--hang-limit wants a number of seconds above 0, not {args.hang_limit:g}")
+    return args.hang_limit
 
 
 def _start_on(args):
+    _hang_limit(args)
+    if args.metrics_port is not None:
+        raise ValueError(f"--metrics-port is for clusters of this machine, not --on {args.on}: metrics are shown to their own machine only")
     if args.simulated:
         raise ValueError(f"--simulated needs no hosts: leave out --on {args.on}")
     if args.no_workers or args.advertise:
@@ -81,6 +97,9 @@ def _announce(args, cluster):
     if cluster.proxy_address is not None:
         lines.append(f"  stock jax       JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://{cluster.proxy_address} "
                      "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS=true python train.py")
+    if args.metrics_port is not None:
+        fields["metrics"] = cluster.metrics
+        lines.append(f"  its metrics     prometheus --config.file={cluster.folder / 'prometheus.yml'}")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
     lines.append("  stop it         pathways down")
     cluster_commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))

@@ -1,0 +1,139 @@
+#include "pathways/controller/cluster/observation.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "pathways/base/log.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Examination;
+using Launch = Examination::Launch;
+
+constexpr absl::Duration kAnswerTime = absl::Seconds(1);
+constexpr char kNoAnswer[] = "does not answer";
+constexpr char kNothing[] = "has not arrived there";
+
+const char* Words(Launch::State state) {
+  switch (state) {
+    case Launch::COMPILING: return "waits for its program to be compiled";
+    case Launch::NOT_GRANTED: return "arrived, its grant has not";
+    case Launch::WAITS_FOR_INPUTS: return "arrived, waits for inputs";
+    case Launch::WAITS_FOR_TURN: return "arrived, waits for its turn on the devices";
+    case Launch::WAITS_FOR_MEMORY: return "arrived, waits for device memory";
+    case Launch::LAUNCHED: return "launched, not finished";
+    default: return "in a state that this controller does not know";
+  }
+}
+
+// The launch of this op; else, for a program of many nodes, the oldest of its client.
+const Launch* FindLaunch(SessionId session, OpId op, const Examination& host) {
+  const Launch* oldest = nullptr;
+  for (const Launch& launch : host.launches()) {
+    if (launch.op() == op.v) return &launch;
+    if (oldest == nullptr && launch.session() == session.v) oldest = &launch;
+  }
+  return oldest;
+}
+
+std::string Seconds(absl::Duration duration) { return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration)); }
+
+std::string TextOf(const HangStatus& hang) {
+  const auto part = [](std::string* out, const HangStatus::Part& one) { absl::StrAppend(out, one.host, ": ", one.state); };
+  return absl::StrCat("computation ", hang.gang, " of client ", hang.client.v, hang.program.empty() ? "" : absl::StrCat(" (", hang.program, ")"), " hangs: ",
+                      Seconds(absl::Seconds(hang.seconds)), " on its devices, ",
+                      hang.predicted_seconds.has_value() ? absl::StrCat("where ", Seconds(absl::Seconds(*hang.predicted_seconds)), " were predicted")
+                                                         : std::string("in its first run"),
+                      "; not finished: ", absl::StrJoin(hang.parts, ", ", part));
+}
+
+}  // namespace
+
+std::string PartOf(SessionId session, OpId op, const Examination* host, std::string* program) {
+  if (host == nullptr) return kNoAnswer;
+  const Launch* launch = FindLaunch(session, op, *host);
+  if (launch == nullptr) return kNothing;
+  if (program->empty()) *program = launch->location().empty() ? launch->program() : absl::StrCat(launch->program(), ", ", launch->location());
+  return Words(launch->state());
+}
+
+Observation::Observation(const HangOptions& options, Fabric* fabric, Housekeeping* housekeeping, Clock* clock)
+    : fabric_(fabric), housekeeping_(housekeeping), clock_(clock), watch_(options) {}
+
+void Observation::Note(std::string kind, std::string text) { events_.Add(clock_->Now(), std::move(kind), std::move(text)); }
+
+void Observation::Tick(bool slept) {
+  const absl::Time now = clock_->Now();
+  LookAtGangs(now);
+  if (slept) watch_.Forgive(now);
+  if (asking_ || watch_.Suspects(now).empty()) return;
+  asking_ = true;
+  housekeeping_->GatherExaminations(kAnswerTime, [this, alive = std::weak_ptr<bool>(alive_)](Examinations examinations) {
+    if (alive.expired()) return;
+    asking_ = false;
+    Judge(examinations);
+  });
+}
+
+void Observation::LookAtGangs(absl::Time now) {
+  const gang::Scheduler& scheduler = fabric_->gangs().scheduler();
+  std::vector<HangWatch::Gang> gangs;
+  for (const Gangs::Underway& one : fabric_->gangs().ListUnderway()) {
+    HangWatch::Gang gang{one.gang, one.session, one.executable, one.heads, std::nullopt};
+    if (scheduler.HasMeasured(one.executable)) gang.predicted = absl::Nanoseconds(scheduler.PredictCost(one.executable));
+    gangs.push_back(gang);
+  }
+  for (const HangWatch::Hang& ended : watch_.Look(now, gangs)) {
+    hangs_.erase(ended.gang.gang);
+    std::string text = absl::StrCat("computation ", ended.gang.gang.v, " of client ", ended.gang.session.v, " has ended after ", Seconds(now - ended.since));
+    PW_LOG_INFO << text;
+    Note("hang ended", std::move(text));
+  }
+}
+
+HangStatus Observation::Describe(const HangWatch::Hang& hang, const Examinations& examinations, bool* only_inputs) const {
+  HangStatus status;
+  status.gang = hang.gang.gang.v;
+  status.client = hang.gang.session;
+  status.seconds = absl::ToDoubleSeconds(clock_->Now() - hang.since);
+  if (hang.gang.predicted.has_value()) status.predicted_seconds = absl::ToDoubleSeconds(*hang.gang.predicted);
+  const std::string waits = Words(Launch::WAITS_FOR_INPUTS);
+  *only_inputs = true;
+  for (const auto& [host, op] : fabric_->ops().HostsOf(hang.gang.gang)) {
+    const auto answer = examinations.find(host);
+    std::string state = PartOf(hang.gang.session, op, answer == examinations.end() ? nullptr : &answer->second, &status.program);
+    *only_inputs = *only_inputs && state == waits;
+    const resource::Host* known = fabric_->topology().FindHost(host);
+    status.parts.push_back({known == nullptr ? ToString(host) : known->name, std::move(state)});
+  }
+  return status;
+}
+
+void Observation::Judge(const Examinations& examinations) {
+  const absl::Time now = clock_->Now();
+  LookAtGangs(now);  // some may have ended meanwhile
+  for (const HangWatch::Hang& suspect : watch_.Suspects(now)) {
+    bool only_inputs = false;
+    HangStatus status = Describe(suspect, examinations, &only_inputs);
+    if (status.parts.empty() || (only_inputs && watch_.MayWaitForAnother(suspect, now))) continue;
+    if (watch_.Name(suspect.gang.gang)) {
+      ++named_;
+      std::string text = TextOf(status);
+      PW_LOG_WARNING << text;
+      Note("hang", std::move(text));
+    }
+    hangs_[suspect.gang.gang] = std::move(status);
+  }
+}
+
+void Observation::AddTo(StatusReport* report) const {
+  report->now = clock_->Now();
+  for (const auto& [gang, hang] : hangs_) report->hangs.push_back(hang);
+  report->hangs_named = named_;
+  report->events.assign(events_.events().begin(), events_.events().end());
+}
+
+}  // namespace pw::controller

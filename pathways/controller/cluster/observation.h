@@ -1,0 +1,54 @@
+// Observation: what the controller keeps for its operators: events, computations that hang, and the hosts' last examinations. ClusterImpl owns it.
+//
+// Once a tick it looks at the gangs that are under way (scheduling/hang_watch.h). Where one takes too long, it asks the hosts what they do, and names the
+// gang with the state of each host that has not finished: in an event, in the log and in the status report. Nothing is asked while no gang is late.
+//
+// Invariant OB-1: at most one question is under way. Strand-confined.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "pathways/base/ids.h"
+#include "pathways/controller/event_log.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/housekeeping/housekeeping.h"
+#include "pathways/controller/scheduling/hang_watch.h"
+#include "pathways/controller/status_report.h"
+
+namespace pw::controller {
+
+// Says what a host does for a gang, for people. `op`: the host's part. `host`: its examination, or null if it has not answered. Pure.
+std::string PartOf(SessionId session, OpId op, const ::pathways::v1::Examination* host, std::string* program);
+
+class Observation {
+ public:
+  // The pointers must outlive this.
+  Observation(const HangOptions& options, Fabric* fabric, Housekeeping* housekeeping, Clock* clock);
+
+  // `slept`: this process was stopped for a while.
+  void Tick(bool slept);
+  void Note(std::string kind, std::string text);
+  void AddTo(StatusReport* report) const;
+
+ private:
+  using Examinations = Housekeeping::ExaminationsByHost;
+  void LookAtGangs(absl::Time now);
+  void Judge(const Examinations& examinations);
+  HangStatus Describe(const HangWatch::Hang& hang, const Examinations& examinations, bool* only_inputs) const;
+
+  Fabric* const fabric_;
+  Housekeeping* const housekeeping_;
+  Clock* const clock_;
+  EventLog events_;
+  HangWatch watch_;
+  bool asking_ = false;
+  std::map<gang::GangId, HangStatus> hangs_;  // named, and not ended
+  uint64_t named_ = 0;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::controller

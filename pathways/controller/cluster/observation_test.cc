@@ -1,0 +1,120 @@
+#include "pathways/controller/cluster/observation.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pathways/controller/testing/test_cluster.h"
+
+namespace pw::controller {
+namespace {
+
+using ::pathways::v1::Examination;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Examination::Launch& AddLaunch(Examination& host, uint64_t op, uint64_t session, Examination::Launch::State state) {
+  Examination::Launch& launch = *host.add_launches();
+  launch.set_op(op);
+  launch.set_session(session);
+  launch.set_state(state);
+  return launch;
+}
+
+TEST(PartOf, IsTheStateOfTheOpOnThatHost) {
+  Examination host;
+  AddLaunch(host, 5, 1, Examination::Launch::LAUNCHED);
+  Examination::Launch& launch = AddLaunch(host, 7, 1, Examination::Launch::WAITS_FOR_MEMORY);
+  launch.set_program("jit_step");
+  launch.set_location("train.py:7");
+  std::string program;
+  EXPECT_EQ(PartOf(SessionId(1), OpId(7), &host, &program), "arrived, waits for device memory");
+  EXPECT_EQ(program, "jit_step, train.py:7");
+}
+
+TEST(PartOf, OfAProgramOfManyNodesIsThatOfItsClientsOldestLaunch) {
+  Examination host;
+  AddLaunch(host, 0, 2, Examination::Launch::LAUNCHED);
+  AddLaunch(host, 0, 1, Examination::Launch::WAITS_FOR_INPUTS);
+  AddLaunch(host, 0, 1, Examination::Launch::NOT_GRANTED);
+  std::string program;
+  EXPECT_EQ(PartOf(SessionId(1), OpId(9), &host, &program), "arrived, waits for inputs");
+}
+
+TEST(PartOf, SaysWhereNothingIsKnown) {
+  std::string program;
+  const Examination idle;
+  EXPECT_EQ(PartOf(SessionId(1), OpId(9), nullptr, &program), "does not answer");
+  EXPECT_EQ(PartOf(SessionId(1), OpId(9), &idle, &program), "has not arrived there");
+}
+
+class ObservationTest : public testing::Test {
+ protected:
+  std::string Status() { return *c.Await<std::string>([&](auto done) { c.cluster->GetStatus(std::move(done)); }); }
+  void Pass(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      c.timers.Advance(absl::Seconds(1));
+      c.Run();
+    }
+  }
+
+  TestCluster c{1, 4};
+};
+
+TEST_F(ObservationTest, AComputationThatHangsIsNamedOnceUntilItEnds) {
+  c.Open();
+  auto info = *c.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(0, 2));
+  ASSERT_TRUE(c.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
+  ASSERT_TRUE(c.Execute(info->handle, {1}, {2}).ok());
+  Pass(1);
+  ASSERT_TRUE(c.Ready({2}).ok());  // it has been measured
+  c.workers[0]->hold_done = true;
+  ASSERT_TRUE(c.Execute(info->handle, {1}, {3}).ok());
+  Pass(9);
+  EXPECT_THAT(Status(), HasSubstr("\"hangs\":[]"));
+  Pass(5);
+  const std::string status = Status();
+  EXPECT_THAT(status, HasSubstr("\"hosts\":[{\"name\":\"w0\",\"state\":\"has not arrived there\"}]"));
+  EXPECT_THAT(status, HasSubstr("\"kind\":\"hang\""));
+  Pass(5);
+  const std::string later = Status();
+  EXPECT_EQ(later.find("\"kind\":\"hang\""), later.rfind("\"kind\":\"hang\"")) << later;
+  c.workers[0]->hold_done = false;
+  c.workers[0]->ReleaseDone();
+  Pass(2);
+  EXPECT_THAT(Status(), HasSubstr("\"hangs\":[]"));
+  EXPECT_THAT(Status(), HasSubstr("\"kind\":\"hang ended\""));
+}
+
+TEST_F(ObservationTest, NothingIsAskedWhileNothingIsLate) {
+  c.Open();
+  Pass(3);
+  const int before = c.workers[0]->frames;
+  Pass(10);
+  const int ten = c.workers[0]->frames - before;
+  Pass(10);
+  EXPECT_EQ(c.workers[0]->frames - before, 2 * ten);
+}
+
+TEST_F(ObservationTest, HostsAndClientsThatComeAndGoAreEvents) {
+  c.Open();
+  c.session = nullptr;
+  c.Run();
+  c.Add({"w1", "i1", 4});
+  c.workers[1]->Die();
+  c.Run();
+  const std::string status = Status();
+  for (const char* text : {"\"kind\":\"client connected\",\"text\":\"client 1: a test\"", "\"kind\":\"client left\",\"text\":\"client 1\"", "\"kind\":\"host joined\"",
+                           "\"kind\":\"host lost\""}) {
+    EXPECT_THAT(status, HasSubstr(text));
+  }
+}
+
+TEST_F(ObservationTest, OperatorsThatAskAreNoEvents) {
+  ASSERT_TRUE(c.cluster->OpenSession("an operator", true).ok());
+  c.Run();
+  EXPECT_THAT(Status(), Not(HasSubstr("an operator")));
+}
+
+}  // namespace
+}  // namespace pw::controller

@@ -1,0 +1,12 @@
+// The controller's metrics for Prometheus (docs/operators.md). Pure: what it shows is the status report.
+#pragma once
+
+#include <string>
+
+#include "pathways/controller/status_report.h"
+
+namespace pw::controller {
+
+std::string ToMetricsPage(const StatusReport& report);
+
+}  // namespace pw::controller

@@ -1,0 +1,254 @@
+"""Metrics of a cluster: what controller and workers show to Prometheus, that it moves with what they do, and that the board and the documentation name it."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from cli import CommandLine, end
+from conftest import PATIENCE, ROOT, eventually
+
+NAME = re.compile(r"\b(?:pathways|process)_[a-z0-9_]+\b")
+SAMPLE = re.compile(r'^([a-zA-Z_][a-zA-Z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)$')
+BOARD = ROOT / "deploy/grafana/pathways.json"
+DEBIAN = ROOT / "build/prometheus/usr/bin"  # where `make test-prometheus` puts Debian's package
+
+
+@pytest.fixture(scope="module")
+def pathways(tmp_path_factory):
+    command_line = CommandLine(tmp_path_factory.mktemp("home"))
+    command_line.started = command_line("up", "--hosts", "2", "--devices", "2", "--metrics-port", "0")
+    yield command_line
+    command_line("down")
+
+
+def token(pathways):
+    return pathlib.Path(pathways.started["logs"], "metrics.token").read_text()
+
+
+def get(pathways, name, path="/metrics", shown=None):
+    """Returns a page of the process of this name; `shown`: another Authorization than the right one."""
+    request = urllib.request.Request(f"http://{pathways.started['metrics'][name]}{path}", headers={"Authorization": shown or f"Bearer {token(pathways)}"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return answer.read().decode()
+
+
+def parse(page):
+    """Returns {name with labels: value}; checks that each family has HELP and TYPE before its values, and stands together."""
+    values, types, current = {}, {}, None
+    for line in page.splitlines():
+        if line.startswith("# HELP "):
+            current = line.split()[2]
+            assert current not in types and line.split(None, 3)[3:], line
+        elif line.startswith("# TYPE "):
+            assert line.split()[2] == current and line.split()[3] in ("counter", "gauge"), line
+            types[current] = line.split()[3]
+            assert current.endswith("_total") == (types[current] == "counter"), line
+        else:
+            found = SAMPLE.match(line)
+            assert found and found[1] == current and line not in values, line
+            values[found[1] + (found[2] or "")] = float(found[3])
+    return values
+
+
+def names(page):
+    return {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
+
+
+def test_controller_and_workers_show_their_metrics(pathways):
+    addresses = pathways.started["metrics"]
+    assert len(addresses) == 3 and all(address.startswith("127.0.0.1:") for address in addresses.values())
+    controller = parse(get(pathways, "controller"))
+    assert controller['pathways_hosts{state="up"}'] == 2 and controller["pathways_devices"] == 4 and controller["pathways_formed"] == 1
+    assert 'pathways_controller_info{version="' in "".join(controller)
+    for host in pathways("status")["hosts"]:
+        assert controller[f'pathways_host_up{{island="island0",host="{host["name"]}"}}'] == 1
+        worker = parse(get(pathways, host["name"]))
+        assert worker["pathways_worker_joined"] == 1 and worker[f'pathways_worker_info{{island="island0",host="{host["name"]}"}}'] == 1
+        assert worker["process_resident_memory_bytes"] > 1 << 20
+
+
+PROGRAM = """
+import jax, numpy as np
+x = jax.device_put(np.ones((512, 512), np.float32))
+f = jax.jit(lambda v: v @ v / 512)
+for _ in range(20):
+    x = f(x)
+x.block_until_ready()
+print('ready', flush=True)
+input()
+"""
+
+
+def test_they_move_with_what_a_client_does(pathways):
+    before = parse(get(pathways, "controller"))
+    program = pathways.program(pathways.started["address"], PROGRAM)
+    assert program.stdout.readline() == "ready\n"
+    try:
+        during = parse(get(pathways, "controller"))
+        (client,) = [re.search(r'client="(\d+)"', name)[1] for name in during if name.startswith("pathways_client_info")]
+        assert during["pathways_clients"] == 1 and during[f'pathways_client_arrays{{client="{client}"}}'] >= 1
+        assert during["pathways_grants_total"] - before["pathways_grants_total"] >= 20
+        assert during[f'pathways_client_computations_total{{client="{client}"}}'] >= 20
+        assert during[f'pathways_client_device_seconds_total{{client="{client}"}}'] > 0
+        assert during[f'pathways_client_array_bytes{{client="{client}"}}'] >= 512 * 512 * 4
+        used = sum(value for name, value in during.items() if name.startswith("pathways_device_memory_used_bytes"))
+        workers = [parse(get(pathways, host["name"])) for host in pathways("status")["hosts"]]
+        assert used == sum(value for page in workers for name, value in page.items() if name.startswith("pathways_worker_device_memory_used_bytes")) > 0
+        assert sum(page["pathways_worker_launches_total"] for page in workers) >= 20
+        assert program.poll() is None
+    finally:
+        program.communicate("\n", timeout=PATIENCE)
+    assert eventually(lambda: parse(get(pathways, "controller"))["pathways_clients"] == 0)
+
+
+def test_a_cluster_shows_none_unless_asked(tmp_path):
+    pathways = CommandLine(tmp_path / "home")
+    started = pathways("up", "--devices", "1")
+    try:
+        assert "metrics" not in started and not list(pathlib.Path(started["logs"]).glob("*.metrics"))
+        state = json.loads(pathlib.Path(started["logs"], "state.json").read_text())
+        for member in state["members"]:
+            words = pathlib.Path(f"/proc/{member['pid']}/cmdline").read_bytes().decode()
+            assert "listen-metrics" not in words
+    finally:
+        pathways("down")
+
+
+def test_ports_follow_the_one_that_is_given(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+    pathways = CommandLine(tmp_path / "home")
+    started = pathways("up", "--devices", "1", "--metrics-port", str(port))
+    try:
+        assert sorted(started["metrics"].values()) == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+        config = json.loads(pathlib.Path(started["logs"], "prometheus.yml").read_text())
+        assert [job["static_configs"][0]["targets"] for job in config["scrape_configs"]] == [[f"127.0.0.1:{port}"], [f"127.0.0.1:{port + 1}"]]
+    finally:
+        pathways("down")
+
+
+@pytest.mark.parametrize("program, words", [("pathways-controller", []), ("pathways-worker", ["--controller=127.0.0.1:9", "--devices=1"])])
+def test_other_machines_cannot_be_shown_metrics(pathways, program, words):
+    from pathways._cluster import binaries
+
+    done = subprocess.run([binaries.find(program), "--listen-metrics=0.0.0.0:0", *words], capture_output=True, text=True, timeout=PATIENCE, env=pathways.env)
+    assert done.returncode != 0 and "other machines reach that address" in done.stderr
+
+
+@pytest.mark.parametrize("program, words", [("pathways-controller", []), ("pathways-worker", ["--controller=127.0.0.1:9", "--devices=1"])])
+def test_a_port_needs_a_token(pathways, program, words, tmp_path):
+    from pathways._cluster import binaries
+
+    (tmp_path / "short").write_text("1234")
+    for more, said in (([], "needs --metrics-token-file"), ([f"--metrics-token-file={tmp_path / 'short'}"], "no token of at least 16 characters")):
+        done = subprocess.run([binaries.find(program), "--listen-metrics=127.0.0.1:0", *more, *words], capture_output=True, text=True, timeout=PATIENCE, env=pathways.env)
+        assert done.returncode != 0 and said in done.stderr
+
+
+@pytest.mark.parametrize("shown", ["Bearer wrong", "Bearer ", "Basic abc"])
+def test_who_does_not_show_the_token_sees_nothing(pathways, shown):
+    assert pathlib.Path(pathways.started["logs"], "metrics.token").stat().st_mode & 0o777 == 0o600
+    for name in pathways.started["metrics"]:
+        with pytest.raises(urllib.error.HTTPError) as error:
+            get(pathways, name, shown=shown)
+        assert error.value.code == 401 and token(pathways) not in error.value.read().decode()
+
+
+def test_other_paths_are_not_found(pathways):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        get(pathways, "controller", "/")
+    assert error.value.code == 404 and b"/metrics" in error.value.read()
+
+
+def abuse(address, text):
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as peer:
+        peer.sendall(text)
+        peer.shutdown(socket.SHUT_WR)
+        return peer.recv(64)
+
+
+def test_hostile_peers_harm_neither_process(pathways):
+    host, pids = pathways.started["metrics"], {one["name"]: one["pid"] for one in pathways("status")["hosts"]}
+    rubbish = [b"", b"\0" * 100, os.urandom(5000), b"GET " + b"/" * 100_000, b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+               b"GET /metrics HTTP/1.1\r\n" + b"a: b\r\n" * 10_000, b"\x16\x03\x01\x02\0\1\0\1\xfc\3\3"]
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        for address in host.values():
+            for answer in pool.map(lambda text: abuse(address, text), rubbish * 10):
+                assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer
+    idle = [socket.create_connection((address.split(":")[0], int(address.split(":")[1]))) for address in host.values() for _ in range(100)]
+    for name in host:
+        parse(get(pathways, name))  # idle connections do not keep a scraper out
+    for one in idle:
+        one.close()
+    assert {one["name"]: one["pid"] for one in pathways("status")["hosts"]} == pids
+
+
+def test_the_page_documents_every_metric(pathways):
+    shown = set().union(*(names(get(pathways, name)) for name in pathways.started["metrics"]))
+    page = (ROOT / "docs/operators.md").read_text()
+    documented = set(re.findall(r"^\| `((?:pathways|process)_[a-z0-9_]+)` \|", page, re.M))
+    assert documented == shown
+
+
+def board_queries():
+    return [target["expr"] for panel in json.loads(BOARD.read_text())["panels"] for target in panel["targets"]]
+
+
+def test_the_board_asks_for_metrics_that_exist(pathways):
+    shown = set().union(*(names(get(pathways, name)) for name in pathways.started["metrics"]))
+    asked = {name for query in board_queries() for name in NAME.findall(query)}
+    assert len(asked) > 15 and not asked - shown
+
+
+def tool(name):
+    return shutil.which(name) or (str(DEBIAN / name) if (DEBIAN / name).exists() else None)
+
+
+@pytest.mark.skipif(tool("promtool") is None, reason="Prometheus is not installed: 'make test-prometheus' does that (19 MB)")
+def test_promtool_has_no_complaint(pathways):
+    for name in pathways.started["metrics"]:
+        done = subprocess.run([tool("promtool"), "check", "metrics"], input=get(pathways, name), capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(tool("prometheus") is None, reason="Prometheus is not installed: 'make test-prometheus' does that (19 MB)")
+def test_a_real_prometheus_scrapes_all_and_answers_the_board(pathways, tmp_path):
+    config = tmp_path / "prometheus.yml"  # that of the cluster, in a hurry
+    config.write_text(json.dumps({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+                                  **json.loads(pathlib.Path(pathways.started["logs"], "prometheus.yml").read_text())}))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        here = f"127.0.0.1:{free.getsockname()[1]}"
+    program = pathways.program(pathways.started["address"], PROGRAM)
+    prometheus = subprocess.Popen([tool("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address={here}"],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def ask(query):
+        try:
+            with urllib.request.urlopen(f"http://{here}/api/v1/query?" + urllib.parse.urlencode({"query": query}), timeout=PATIENCE) as answer:
+                answer = json.load(answer)
+        except (urllib.error.URLError, ConnectionError):
+            assert prometheus.poll() is None
+            return []
+        assert answer["status"] == "success"
+        return answer["data"]["result"]
+
+    try:
+        assert program.stdout.readline() == "ready\n"
+        assert eventually(lambda: len([one for one in ask("up") if one["value"][1] == "1"]) == 3)
+        for query in board_queries():
+            assert eventually(lambda: ask(query)), f"no answer to {query}"
+    finally:
+        end(prometheus, 15)
+        program.communicate("\n", timeout=PATIENCE)

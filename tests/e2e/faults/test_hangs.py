@@ -1,0 +1,155 @@
+"""A computation that hangs is named: by the log, `status` and `doctor`, with its program and what each host does; and one that is only long is not."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+
+from cli import CommandLine
+from conftest import PATIENCE, eventually
+
+LIMIT = 1.0  # seconds
+
+
+@pytest.fixture
+def pathways(tmp_path):
+    command_line = CommandLine(tmp_path / "home")
+    yield command_line
+    command_line("down", check=False)
+
+
+@contextlib.contextmanager
+def running(program):
+    """Waits until the program has printed "ready"; ends it by a line on its input, or kills it after a failure."""
+    assert program.stdout.readline() == "ready\n", program.communicate()[1]
+    try:
+        yield
+        out, err = program.communicate("\n", timeout=PATIENCE)
+        assert program.returncode == 0, out + err
+    finally:
+        program.kill()
+
+
+def hangs(pathways):
+    return pathways("status")["hangs"]
+
+
+def events(pathways, kind):
+    return [event["text"] for event in pathways("status")["events"] if event["kind"] == kind]
+
+
+def doctor(pathways):
+    done = pathways("doctor", "--json", check=False)
+    return done.returncode, [one for one in json.loads(done.stdout)["findings"] if one["check"] == "hangs"]
+
+
+CALLBACK = """
+import os, sys, threading
+import jax, numpy as np
+gate = threading.Event()
+gate.set()
+def wait(x):
+    gate.wait()
+    return x
+@jax.jit
+def stuck_step(x):
+    return jax.pure_callback(wait, jax.ShapeDtypeStruct((4,), np.float32), x) + 1
+x = np.ones(4, np.float32)
+for _ in range(3):
+    jax.block_until_ready(stuck_step(x))
+gate.clear()
+y = stuck_step(x)
+print('ready', flush=True)
+input()
+gate.set()
+assert float(y[0]) == 2
+"""
+
+
+def test_a_python_function_that_does_not_return_is_named_and_its_end_too(pathways):
+    started = pathways("up", "--devices", "1", "--hang-limit", str(LIMIT))
+    with running(pathways.program(started["address"], CALLBACK)):
+        (hang,) = eventually(lambda: hangs(pathways))
+        assert "stuck_step" in hang["program"] and hang["seconds"] > LIMIT and hang["predicted_seconds"] < LIMIT
+        (host,) = pathways("status")["hosts"]
+        assert hang["hosts"] == [{"name": host["name"], "state": "launched, not finished"}]
+        status, (finding,) = doctor(pathways)
+        assert status == 2 and finding["level"] == "error" and "stuck_step" in finding["text"] and finding["remedy"]
+        assert "HANGS" in pathways("status", check=False).stdout and "stuck_step" in pathways("top", "--once", check=False).stdout
+    assert eventually(lambda: not hangs(pathways))
+    (named,), (ended,) = events(pathways, "hang"), events(pathways, "hang ended")
+    assert "stuck_step" in named and "launched, not finished" in named and f"computation {hang['computation']} of client" in ended
+    log = pathlib.Path(started["logs"], "controller.log").read_text()
+    assert log.count(named) == 1 and ended in log
+    assert doctor(pathways)[1][0]["level"] == "ok"
+
+
+COLLECTIVE = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()), ("x",))
+rows = NamedSharding(mesh, P("x"))
+step = jax.jit(lambda v: v - v.sum(), in_shardings=rows, out_shardings=rows)
+x = jax.device_put(np.ones(4, np.float32), rows)
+for _ in range(3):
+    x = jax.block_until_ready(step(x))
+print('ready', flush=True)
+input()
+y = step(x)
+print('sent', flush=True)
+input()
+jax.block_until_ready(y)
+"""
+
+
+def test_a_host_that_does_not_enter_a_collective_is_named(pathways):
+    started = pathways("up", "--hosts", "2", "--devices", "1", "--hang-limit", str(LIMIT))
+    awake, asleep = pathways("status")["hosts"]
+    program = pathways.program(started["address"], COLLECTIVE)
+    with running(program):
+        os.kill(asleep["pid"], signal.SIGSTOP)
+        try:
+            program.stdin.write("\n")
+            program.stdin.flush()
+            assert program.stdout.readline() == "sent\n"
+            (hang,) = eventually(lambda: hangs(pathways), seconds=9)  # before the silent host is given up
+            states = {host["name"]: host["state"] for host in hang["hosts"]}
+            assert states == {awake["name"]: "launched, not finished", asleep["name"]: "does not answer"}
+        finally:
+            os.kill(asleep["pid"], signal.SIGCONT)
+
+
+LONG = """
+import jax, numpy as np, time
+@jax.jit
+def long_step(x):
+    return jax.lax.fori_loop(0, ROUNDS, lambda _, v: v @ v / 256, x)
+x = np.ones((256, 256), np.float32)
+jax.block_until_ready(long_step(x))
+begin = time.monotonic()
+for _ in range(4):
+    jax.block_until_ready(long_step(x))
+print(time.monotonic() - begin)
+"""
+
+
+def test_a_computation_that_is_only_long_is_not_named(pathways):
+    """Runs computations longer than the limit, which have been measured once. The first run may take six times the limit."""
+    started = pathways("up", "--devices", "1", "--hang-limit", str(LIMIT))
+    seconds = float(pathways.run(started["address"], LONG.replace("ROUNDS", "300"))) / 4
+    rounds = int(300 * 1.5 * LIMIT / seconds)
+    assert float(pathways.run(started["address"], LONG.replace("ROUNDS", str(rounds)))) / 4 > LIMIT
+    assert events(pathways, "hang") == [] and hangs(pathways) == []
+    assert [event.split(":")[0] for event in events(pathways, "client connected")] == ["client 1", "client 2"]
+
+
+def test_hosts_and_clients_that_come_and_go_are_events(pathways):
+    pathways("up", "--hosts", "2", "--devices", "1")
+    assert len(events(pathways, "host joined")) == 2
+    host = pathways("status")["hosts"][1]
+    os.kill(host["pid"], signal.SIGKILL)
+    (lost,) = eventually(lambda: events(pathways, "host lost"))
+    assert host["name"] in lost
