@@ -172,6 +172,21 @@ TEST(Buffers, AreReadInTheOrderThatTheHostNames) {
   }
 }
 
+TEST(Buffers, SmallContentsThatAreReadyAreReadAtOnce) {
+  PJRT_Buffer* buffer = Put({1, 2, 3, 4});
+  EXPECT_TRUE(Ready(buffer).ok());
+  float seen[4];
+  PW_ARGS(PJRT_Buffer_ToHostBuffer_Args, read);
+  read.src = buffer;
+  read.dst = seen;
+  read.dst_size = sizeof(seen);
+  Check(Api()->PJRT_Buffer_ToHostBuffer(&read));
+  EXPECT_TRUE(IsReady(read.event));
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(Await(read.event).ok());
+  Destroy(buffer);
+}
+
 TEST(Buffers, ErrorBuffersPoisonWhatDependsOnThem) {
   PW_ARGS(PJRT_Client_CreateErrorBuffer_Args, args);
   args.client = Host::Get().client;
