@@ -27,10 +27,14 @@ class Execution {
       handles.push_back(&arrays.back()->array());
     }
     client::RunOptions options = Options();
+    PW_RETURN_IF_ERROR(CheckDonated(options.non_donatable, arrays));
     Donate(options.non_donatable, arrays);
     client::Run run;
     if (program_.port.has_value()) {
-      PW_ASSIGN_OR_RETURN(run.results, program_.port->program->Execute(program_.port->options, arrays, options.non_donatable));
+      PW_ASSIGN_OR_RETURN(PortResults port,
+                          program_.port->program->Execute(program_.port->options, arrays, options.non_donatable));
+      run.results = std::move(port.arrays);
+      sent_ = std::move(port.sent);
       run.end = Future<Unit>::Ready(Unit());  // of what the port does
     } else {
       run = program_.session->Execute(program_.info, handles, std::move(options));
@@ -73,13 +77,23 @@ class Execution {
   std::shared_ptr<SharedArray> PutTogether(size_t index, const std::vector<Place>& places) {
     std::vector<std::shared_ptr<SharedArray>> singles;
     for (const Place& place : places) singles.push_back(SharedArray::Single(place));
-    auto array = SharedArray::Of(program_.session, program_.parameter_specs[index], std::move(singles));
+    auto array = SharedArray::Of(program_.session, SpecOf(index), std::move(singles));
     for (size_t d = 0; d < places.size(); ++d) {
       PJRT_Buffer* buffer = args_->argument_lists[d][index];
       std::lock_guard<std::mutex> lock(buffer->mu);
       if (buffer->place.array == places[d].array) buffer->place = {array, static_cast<int>(d)};
     }
     return array;
+  }
+
+  // The spec of an argument as a whole. The first token of a chain of ordered effects is, in jax, an empty array of booleans.
+  buffers::ArraySpec SpecOf(size_t index) const {
+    buffers::ArraySpec spec = program_.parameter_specs[index];
+    const Shape& given = *args_->argument_lists[0][index]->shape;
+    if (spec.dtype != buffers::DType::kToken || given.dtype != buffers::DType::kPred) return spec;
+    spec.dtype = given.dtype;
+    spec.dims = given.dims;
+    return spec;
   }
 
   client::RunOptions Options() const {
@@ -91,6 +105,29 @@ class Execution {
     if (args_->execute_device != nullptr) options.devices = {args_->execute_device->id()};
     options.end = args_->device_complete_events != nullptr && program_.output_shapes.empty();
     return options;
+  }
+
+  bool IsDonated(int32_t index, const std::vector<int32_t>& kept) const {
+    const auto& donated = program_.info->donated_inputs;
+    return std::find(donated.begin(), donated.end(), index) != donated.end() &&
+           std::find(kept.begin(), kept.end(), index) == kept.end();
+  }
+
+  // An array that is donated must be one argument only.
+  absl::Status CheckDonated(const std::vector<int32_t>& kept, const std::vector<std::shared_ptr<SharedArray>>& arrays) const {
+    if (program_.info->donated_inputs.empty()) return absl::OkStatus();
+    std::vector<std::pair<const SharedArray*, int32_t>> sorted;
+    for (size_t i = 0; i < arrays.size(); ++i) sorted.emplace_back(arrays[i].get(), static_cast<int32_t>(i));
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t i = 1; i < sorted.size(); ++i) {
+      const auto& [array, first] = sorted[i - 1];
+      const int32_t second = sorted[i].second;
+      if (sorted[i].first != array || !(IsDonated(first, kept) || IsDonated(second, kept))) continue;
+      return absl::InvalidArgumentError(absl::StrCat("argument ", first, " of program ", program_.info->name, " is argument ",
+                                                     second,
+                                                     " too, and one of them is donated: pass a copy, or do not donate it"));
+    }
+    return absl::OkStatus();
   }
 
   // The buffers of donated arguments are deleted, whether or not the execution succeeds.
@@ -118,13 +155,26 @@ class Execution {
     }
     if (args_->device_complete_events == nullptr) return;
     // All results become ready together, so the first tells the end, and is asked about anyway.
-    const Future<Unit> end = results.empty() ? run.end : results.front()->Ready();
+    const Future<Unit> end = results.empty() ? run.end
+                             : sent_.valid() ? ReadyOnceSent(results.front())
+                                             : results.front()->Ready();
     for (size_t d = 0; d < devices_.size(); ++d) args_->device_complete_events[d] = NewEvent(end);
+  }
+
+  Future<Unit> ReadyOnceSent(const std::shared_ptr<SharedArray>& array) const {
+    auto promise = std::make_shared<Promise<Unit>>();
+    Future<Unit> ready = promise->future();
+    sent_.OnReady([array, promise](const absl::StatusOr<Unit>& sent) {
+      if (!sent.ok()) return promise->Set(sent);
+      array->Ready().OnReady([promise](const absl::StatusOr<Unit>& status) { promise->Set(status); });
+    });
+    return ready;
   }
 
   PJRT_LoadedExecutable_Execute_Args* const args_;
   const Program& program_;
   const std::vector<PJRT_Device*> devices_;
+  Future<Unit> sent_;  // of a port: set when its program's call is sent
 };
 
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {

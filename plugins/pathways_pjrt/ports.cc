@@ -95,6 +95,7 @@ void ManyNodes::Begin() {
   arguments_.assign(info_->parameters.size(), nullptr);
   arrays_ = session_->Name(info_);
   run_ = {};
+  sent_ = Promise<Unit>();  // waiters for a call that was given up hear that it is cancelled
   for (const client::Array& array : arrays_) run_.results.push_back(array.handle());
 }
 
@@ -106,15 +107,16 @@ absl::Status ManyNodes::Send() {
     arguments.push_back(&arguments_[i]->array());
   }
   session_->Execute(info_, arguments, std::exchange(run_, {}));
+  sent_.Set(Unit());
   executed_.clear();
   arguments_.clear();
   arrays_.clear();
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<client::Array>> ManyNodes::Execute(const PortOptions& port,
-                                                              const std::vector<std::shared_ptr<SharedArray>>& arguments,
-                                                              const std::vector<int32_t>& kept) {
+absl::StatusOr<PortResults> ManyNodes::Execute(const PortOptions& port,
+                                               const std::vector<std::shared_ptr<SharedArray>>& arguments,
+                                               const std::vector<int32_t>& kept) {
   std::lock_guard<std::mutex> lock(mu_);
   if (executed_.empty() || executed_.contains(port.number)) Begin();
   executed_.insert(port.number);
@@ -122,8 +124,8 @@ absl::StatusOr<std::vector<client::Array>> ManyNodes::Execute(const PortOptions&
   for (int32_t i : kept) {
     if (i >= 0 && static_cast<size_t>(i) < port.parameters.size()) run_.non_donatable.push_back(port.parameters[i]);
   }
-  std::vector<client::Array> results;
-  for (int32_t o : port.results) results.push_back(std::move(arrays_[o]));
+  PortResults results{{}, sent_.future()};
+  for (int32_t o : port.results) results.arrays.push_back(std::move(arrays_[o]));
   if (static_cast<int>(executed_.size()) == ports_) PW_RETURN_IF_ERROR(Send());
   return results;
 }

@@ -9,7 +9,8 @@
 //   pathways_port     KEY:PORTS:NUMBER:PARAMETERS:RESULTS. KEY names the program; PARAMETERS and RESULTS are positions, such as 0,2,3
 //
 // Invariants:
-//  1. Results have their names before the call is sent, so that a port gives them before others have taken their arguments.
+//  1. Results have their names before the call is sent, so that a port gives them before others have taken their arguments. The cluster knows them
+//     once it is sent: nothing may ask it about them earlier.
 //  2. A call of which some ports were executed is given up when one of these is executed again.
 #pragma once
 
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "pathways/base/future.h"
 #include "pathways/client/client.h"
 #include "plugins/pathways_pjrt/shared_array.h"
 #include "xla/compile_options.pb.h"
@@ -40,6 +42,12 @@ struct PortOptions {
 // Returns nullopt for the options of an ordinary program.
 absl::StatusOr<std::optional<PortOptions>> ReadPortOptions(const xla::CompileOptionsProto& options);
 
+// What executing a port gives.
+struct PortResults {
+  std::vector<client::Array> arrays;
+  Future<Unit> sent;  // set when the call is sent, or given up
+};
+
 // A compiled program of many nodes. Any thread.
 class ManyNodes {
  public:
@@ -52,9 +60,8 @@ class ManyNodes {
   // Describes the part of the program that is the port's. INVALID_ARGUMENT if the program has no such part, or another port has it.
   absl::StatusOr<client::Executable> AddPort(const PortOptions& port, std::vector<DeviceId> devices);
   // Takes the port's arguments, and gives its results. `kept`: of the arguments, those that must not be donated.
-  absl::StatusOr<std::vector<client::Array>> Execute(const PortOptions& port,
-                                                     const std::vector<std::shared_ptr<SharedArray>>& arguments,
-                                                     const std::vector<int32_t>& kept);
+  absl::StatusOr<PortResults> Execute(const PortOptions& port, const std::vector<std::shared_ptr<SharedArray>>& arguments,
+                                      const std::vector<int32_t>& kept);
 
  private:
   void Begin();
@@ -70,6 +77,7 @@ class ManyNodes {
   std::vector<std::shared_ptr<SharedArray>> arguments_;
   std::vector<client::Array> arrays_;  // results that no port has given yet
   client::RunOptions run_;
+  Promise<Unit> sent_;
 };
 
 }  // namespace pw::pathways_pjrt

@@ -138,10 +138,10 @@ IR_CONTEXT = _seam(
     "Programs take longer to build")
 
 COST_ANALYSIS = _seam(
-    "COST_ANALYSIS", "jaxlib._jax", "hlo_module_cost_analysis",
+    "COST_ANALYSIS", "jax._src.interpreters.pxla", "MeshComputation.cost_analysis",
     "cost analyses of lowered functions (Lowered.cost_analysis)",
-    "jax asks the client library for it, and the proxy's client has none",
-    "cost_analysis() of what is not compiled raises an error of the client library; Compiled.cost_analysis() works")
+    "jax asks the client library for it, and neither the proxy's client nor those of plugins have one",
+    "cost_analysis() of what is not compiled raises an error or returns None; Compiled.cost_analysis() works")
 
 # ----------------------------------------------------------------------------------------------------------------- callbacks
 EMIT_CALLBACK = _seam(

@@ -1,5 +1,7 @@
 """Adds to jax's devices what the client library lacks: memory statistics, cost analysis, and meshes that span islands."""
 
+import copy
+
 from pathways._client import questions
 from pathways._jax import seams
 
@@ -49,18 +51,20 @@ def memory_stats_in(report, device):
 def _install_cost_analysis(is_ours):
     """Makes Lowered.cost_analysis() work. Its module is not compiled yet, so this process's cpu backend can analyse it."""
     ordinary = seams.COST_ANALYSIS.find()
-    if ordinary is None:
+    if ordinary is None or getattr(ordinary, "_pathways", False):
         return
 
-    def hlo_module_cost_analysis(backend, module):
-        if is_ours(backend):
-            import jax
+    def cost_analysis(self):
+        if not is_ours(self.compile_args["backend"]):
+            return ordinary(self)
+        import jax
 
-            backend = jax.devices("cpu")[0].client
-        return ordinary(backend, module)
+        on_cpu = copy.copy(self)
+        on_cpu.compile_args = self.compile_args | {"backend": jax.devices("cpu")[0].client}
+        return ordinary(on_cpu)
 
-    hlo_module_cost_analysis._pathways = True
-    seams.COST_ANALYSIS.replace(hlo_module_cost_analysis)
+    cost_analysis._pathways = True
+    seams.COST_ANALYSIS.replace(cost_analysis)
 
 
 def let_meshes_span_islands():

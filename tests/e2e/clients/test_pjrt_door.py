@@ -194,6 +194,33 @@ def test_donated_and_deleted_arrays_are_gone(program):
         """)
 
 
+def test_an_array_that_is_donated_is_one_argument(program):
+    program("""
+        product = jax.jit(lambda v, w: v * w, donate_argnums=1)
+        for sharding in (devices[0], rows):
+            x = jax.device_put(np.full((8, 4), 3.0, np.float32), sharding)
+            refused(lambda: product(x, x), "argument 0 of program", "is argument 1 too", "pass a copy")
+            same(product(x, x + 0), np.full((8, 4), 9.0))
+        """)
+
+
+def test_ordered_effects_over_a_mesh(program):
+    """jax gives each device an empty array of booleans as the first token."""
+    program("""
+        from jax.experimental import io_callback
+        seen = []
+        @jax.jit
+        def step(v):
+            io_callback(lambda total: seen.append(float(total)), None, v.sum(), ordered=True)
+            return v + 1
+        x = jax.device_put(np.zeros(8, np.float32), rows)
+        for _ in range(4):
+            x = step(x)
+        jax.effects_barrier()
+        assert seen == [0.0, 8.0, 16.0, 24.0], seen
+        """)
+
+
 def test_executables_tell_about_themselves(program):
     program("""
         compiled = jax.jit(lambda v: v @ v).lower(jax.ShapeDtypeStruct((16, 16), np.float32, sharding=rows)).compile()
