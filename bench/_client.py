@@ -126,6 +126,17 @@ class Bench:
         y = self.jax.device_put(self.np.float32(0), self.jax.devices()[0])
         return self.jax.jit(lambda y: y + 1), y
 
+    def _make_eager(self):
+        """Makes four eager operations, each a computation of its own."""
+        y = self.jax.device_put(self.np.float32(0), self.jax.devices()[0])
+        return lambda y: ((y + 1) * 2 - y).sum(), y
+
+    def _make_state(self, arrays, count):
+        """Makes a step that updates so many donated arrays, as of parameters, each sharded over so many devices."""
+        _, sharding, _, _ = self._over(count)
+        y = [self.jax.device_put(self.np.zeros(count, self.np.float32), sharding) for _ in range(arrays)]
+        return self.jax.jit(lambda y: [x + 1 for x in y], donate_argnums=0), y
+
     def _make_gang(self, us, text):
         """Makes `us` operations on each of all devices, and a sum over the devices. The simulated device sets the time of an operation. `text` makes
         programs different."""
@@ -200,6 +211,16 @@ class Bench:
         """Returns calls per second from the first call to the last result, with at most `depth` in flight."""
         f, y = self._program(program)
         return {"per_s": _answers.timed_calls(f, y, calls, depth, self.jax.block_until_ready)["per_s"]}
+
+    def steps(self, program, calls):
+        """Returns the time of a step, of so many that follow each other, with the wait for the last."""
+        f, y = self._program(program)
+        start = time.perf_counter()
+        for _ in range(calls):
+            y = f(y)
+        self.jax.block_until_ready(y)
+        self.values[program] = y
+        return {"step_us": (time.perf_counter() - start) / calls * 1e6}
 
     def prepare(self, program):
         self._program(program)

@@ -3,8 +3,9 @@ agent; both by the PJRT door, from the client's own process. By that door the fi
 separate (pjrt_one_process).
 Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
 
-latency: call and block_until_ready. decode: call and read the result, then the next call. rate: calls a second with so many under way. up, down: a large
-array to the device and back; processor: of all processes, for a call of the last kind but two.
+latency: call and block_until_ready. decode: call and read the result, then the next call; of `eager`, four operations that jit does not join.
+rate: calls a second with so many under way. step: a call that updates many donated arrays over all devices, several of them, until the last has ended.
+up, down: a large array to the device and back. processor: of all processes, for a call with so many under way.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import _report
 import _sides
 
 OURS = ("one_process", "agent", "pjrt_own", "pjrt_one_process", "pjrt")
-BY_PJRT = {"PATHWAYS_DOOR": "pjrt"}
+BY_IFRT, BY_PJRT = {"PATHWAYS_DOOR": "ifrt"}, {"PATHWAYS_DOOR": "pjrt"}
 SEPARATE = {"PATHWAYS_LOCAL_PROCESS": "separate"}
 
 
@@ -25,7 +26,7 @@ def open_sides(stack, args):
     sides = {"floor": enter(_sides.client("floor", "direct", enter(_sides.floor_server(args.tree, "--answer-all")))),
              "inprocess": enter(_sides.client("inprocess", "inprocess")),
              "plugin": enter(_sides.client("plugin", "plugin", str(binaries.device_plugin("cpu")), _sides.our_allocator())),
-             "one_process": enter(_sides.client("one_process", "own", "1x1x8")),
+             "one_process": enter(_sides.client("one_process", "own", "1x1x8", BY_IFRT)),
              "pjrt_own": enter(_sides.client("pjrt_own", "own", "1x1x8", BY_PJRT)),
              "pjrt_one_process": enter(_sides.client("pjrt_one_process", "own", "1x1x8", BY_PJRT | SEPARATE))}
     cluster = enter(_sides.cluster("1x1x8"))
@@ -65,7 +66,10 @@ def main():
         sides, others = open_sides(stack, args)
         real = {name: side for name, side in sides.items() if name != "floor"}  # the floor has no results to read
         figures = {f"latency {p}": in_turn(sides, args, "p50_us", "latency", program=p, calls=args.calls) for p in ("scalar", "sharded")}
-        figures["decode"] = in_turn(real, args, "p50_us", "decode", program="scalar", calls=args.calls)
+        for p in ("scalar", "eager"):
+            figures[f"decode {p}"] = in_turn(real, args, "p50_us", "decode", program=p, calls=args.calls)
+        for arrays in (20, 200):
+            figures[f"step {arrays}"] = in_turn(real, args, "step_us", "steps", program=f"state {arrays} 8", calls=16)
         for p in ("scalar", "sharded", "psum"):
             figures[f"rate {p}"] = in_turn(real, args, "per_s", "rate", program=p, calls=4 * args.calls, depth=_answers.DEPTH)
         figures["processor scalar"] = {name: processor_us(side, others.get(name, []), "scalar", 8 * args.calls) for name, side in real.items()}

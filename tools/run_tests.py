@@ -5,7 +5,8 @@ The exit status is 1 if a test failed. With CI=true, a skipped test that is not 
   run_tests.py --tree build/release --jobs 2 all     everything
   run_tests.py --tree build/release --jobs 2 fast    leaves out Python tests marked slow
 
-The whole Python suite runs on the newest jax (build/venv-newest), or else in build/venv. CLIENT_TESTS run in each other environment.
+The whole Python suite runs on the newest jax (build/venv-newest), or else in build/venv. CLIENT_TESTS run there by the PJRT door too, and in each
+other environment.
 """
 
 import argparse
@@ -148,6 +149,7 @@ def python_tests(tally, scope, jobs):
     if scope == "fast":
         tally.not_run("tests marked slow, and the older clients", "'make test' runs them")
         return
+    tally.add(*pytest("clients by the PJRT door", suite.python, CLIENT_TESTS, scope, jobs=jobs, PATHWAYS_DOOR="pjrt"))
     clients = client_environments(tally, suite)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # a client and its cluster wait for each other much of the time
         steps = [pool.submit(pytest, f"clients on jax {one.jax()}", one.python, CLIENT_TESTS, scope, RESULTS / f"{one.folder.name}.log")

@@ -145,7 +145,7 @@ def systems(hosts, devices, rivals):
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
         opens = {_setup.OURS: lambda: side("pathways", "package", cluster.address, hosts * devices)}
         if _setup.OURS_ONE in _setup.ours(hosts):
-            opens[_setup.OURS_ONE] = lambda: side("pathways, one process", "own", f"1x1x{devices}", devices)
+            opens[_setup.OURS_ONE] = lambda: side("pathways, one process", "own", f"1x1x{devices}", devices, {"PATHWAYS_DOOR": "ifrt"})
         opens |= {name: _opening(name, hosts, devices) for name in rivals}
         yield {name: (Paused if name == _setup.RAY else Guarded)(stack, open_side) for name, open_side in opens.items()}, cluster
 

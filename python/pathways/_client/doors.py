@@ -3,17 +3,23 @@
 "ifrt": jaxlib's IFRT proxy client, which talks to a process beside this one (connection.py). It costs much for each call and nothing for each shard.
 "pjrt": a PJRT plugin in this process, which talks to the cluster itself. It costs little for each call. It does not have everything yet:
 what is missing says so, and names PATHWAYS_DOOR=ifrt. docs/design/two-doors.md has the list.
+
+PATHWAYS_DOOR chooses. Without it, a local cluster of one host with few devices is entered by "pjrt", and is part of this process; any other cluster
+by "ifrt".
 """
 
 import ctypes
 import functools
 import os
 import secrets
+import sys
 
 from pathways._callbacks import callbacks, host_calls
 from pathways._jax import virtual_devices
 
 DOORS = ("ifrt", "pjrt")
+FEW_DEVICES = 8  # beyond, the PJRT door's cost for each shard outweighs what it saves for each call (docs/design/two-doors.md)
+_WANT_IFRT = ("pathwaysutils", "jax.experimental.colocated_python")  # modules that send the client's own kinds of IFRT programs
 _FIRST_PROCESS = os.getpid()
 _CODES = ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
           "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED")
@@ -21,11 +27,27 @@ _CODES = ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
 
 @functools.cache
 def chosen():
-    """Returns the door that PATHWAYS_DOOR names when this is first asked; "ifrt" if it names none. A process has one door, because jax is patched for it."""
-    door = os.environ.get("PATHWAYS_DOOR") or "ifrt"
+    """Returns this process's door: what PATHWAYS_DOOR names when this is first asked, or else the better door for what is known by then. A process has
+    one door, because jax is patched for it."""
+    door = os.environ.get("PATHWAYS_DOOR") or _better()
     if door not in DOORS:
         raise ValueError(f"PATHWAYS_DOOR must be one of {', '.join(DOORS)}, not '{door}'")
     return door
+
+
+def _better():
+    from pathways._cluster import command_lines, local
+    from pathways._jax import seams
+
+    if os.environ.get("PATHWAYS_ADDRESS") or any(module in sys.modules for module in _WANT_IFRT):
+        return "ifrt"
+    try:
+        shape = local.default_shape()
+    except ValueError:
+        return "ifrt"  # the first use of a device raises it again, where the user sees it
+    small = shape.islands == shape.hosts == 1 and shape.devices <= FEW_DEVICES
+    known = command_lines.default_platform() == "cpu"  # other device runtimes have not been tried in the program's process
+    return "pjrt" if small and known and seams.PLUGIN_CLIENT.find() is not None else "ifrt"
 
 
 def _path():

@@ -11,6 +11,8 @@ import pytest
 from conftest import eventually
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+from pathways._client import doors
+
 DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.float16, np.float32, np.complex64, ml_dtypes.bfloat16,
           ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3b11fnuz]
 WIDE = [np.int64, np.uint64, np.float64, np.complex128]
@@ -213,10 +215,12 @@ def test_without_a_copy_no_library_gets_an_array(devices):
 def test_strings_that_are_dropped_while_they_are_read(islands):
     """jaxlib 0.12 drops an array's shards as soon as it has requested their contents, which may still be in flight to the cluster."""
     words = np.array([["pathways", ""], ["naïve", "x" * 70000]], dtype=np.dtypes.StringDType())
-    everywhere = NamedSharding(Mesh(np.array(islands[0]), ("x",)), P())
+    places = [islands[1][0]]
+    if doors.chosen() == "ifrt":  # by PJRT, jaxlib has strings on one device only, as on its own cpu
+        places.append(NamedSharding(Mesh(np.array(islands[0]), ("x",)), P()))
     for _ in range(20):
-        np.testing.assert_array_equal(np.asarray(jax.device_put(words, everywhere)), words)
-        np.testing.assert_array_equal(np.asarray(jax.device_put(words, islands[1][0])), words)
+        for place in places:
+            np.testing.assert_array_equal(np.asarray(jax.device_put(words, place)), words)
 
 
 def test_numbers_that_are_dropped_while_they_are_read(islands):

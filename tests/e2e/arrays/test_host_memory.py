@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 
@@ -95,7 +94,8 @@ def left_by(pid):
 
 
 def run(code, **env):
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM + code], env=clean_environment(**env), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM + code], env=clean_environment(PATHWAYS_DOOR="ifrt", **env),
+                               stdout=subprocess.PIPE, text=True)
     try:
         return process, process.communicate(timeout=120)[0]
     finally:
@@ -111,11 +111,13 @@ def test_a_process_leaves_nothing_behind():
 @pytest.mark.parametrize("shape", ["1x1x2", "2x1x1"])  # its door is the cluster; an agent
 def test_nor_does_one_that_is_killed(shape):
     victim = subprocess.Popen([sys.executable, "-c", PROGRAM + "print('ready', flush=True)\nwhile True: jax.device_put(host, jax.devices()[0])"],
-                              env=clean_environment(PATHWAYS_LOCAL=shape), stdout=subprocess.PIPE, text=True)
-    assert victim.stdout.readline() == "ready\n"
-    assert left_by(victim.pid)
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
+                              env=clean_environment(PATHWAYS_DOOR="ifrt", PATHWAYS_LOCAL=shape), stdout=subprocess.PIPE, text=True)
+    try:
+        assert victim.stdout.readline() == "ready\n"
+        assert left_by(victim.pid)
+    finally:
+        victim.kill()
+        victim.wait()
     assert eventually(lambda: not left_by(victim.pid))
 
 

@@ -36,9 +36,10 @@ def assert_gone(root):
 
 
 class Program:
-    """A user's program, watched from outside. It prints "ready" when it has a device."""
+    """A user's program, watched from outside. When it has a device, it prints "ready" and its run's folder."""
 
-    PROLOGUE = "import jax, jax.numpy as jnp, os, sys, time, signal\nx = jnp.arange(4.0) + 1\nx.block_until_ready()\nprint('ready', flush=True)\n"
+    PROLOGUE = ("import jax, jax.numpy as jnp, os, sys, time, signal\nx = jnp.arange(4.0) + 1\nx.block_until_ready()\n"
+                "from pathways._client import connection\nprint('ready', connection._endpoint.folder, flush=True)\n")
 
     def __init__(self, tmp_path, code, **env):
         path = tmp_path / "program.py"
@@ -47,16 +48,20 @@ class Program:
         self.popen = subprocess.Popen([sys.executable, str(path)], env=clean_environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                       text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         line = self.popen.stdout.readline()
-        assert line == "ready\n", self.popen.communicate()[1]
+        assert line.startswith("ready "), self.popen.communicate()[1]
+        self.folder = pathlib.Path(line.split(maxsplit=1)[1].strip())
         self.processes = processes_of(self.popen.pid)
-        assert self.processes
-        # Take the folder's name from the command line: pids are reused, and a killed process may have left a folder with the same pid.
-        words = (pathlib.Path("/proc") / str(self.processes[0]) / "cmdline").read_bytes().decode().split("\0")
-        (self.folder,) = {pathlib.Path(found[0]) for w in words if (found := re.search(rf"/[^:]*/run-{self.popen.pid}-[^/]*", w))}
 
     def end(self):
         out, err = self.popen.communicate(timeout=60)
         return self.popen.returncode, out, err
+
+
+@pytest.fixture(params=["ifrt", "pjrt"])
+def place(request, monkeypatch):
+    """A local cluster of one host beside the program, and in the program's own process."""
+    monkeypatch.setenv("PATHWAYS_DOOR", request.param)
+    return "beside" if request.param == "ifrt" else "inside"
 
 
 QUIET = re.compile(r"Traceback|terminate called|\*\*\* |Check failed|Aborted|core dumped|WARNING|E0000|W0000|F0000|disconnected", re.IGNORECASE)
@@ -76,8 +81,9 @@ def test_only_threads_of_the_client_library_are_in_no_hurry(devices):
     assert slack[threading.get_native_id()] < timer_slack.NANOSECONDS
 
 
-def test_the_normal_end_is_clean(tmp_path):
+def test_the_normal_end_is_clean(tmp_path, place):
     program = Program(tmp_path, "print(float((x * 2).sum()))\n")
+    assert bool(program.processes) == (place == "beside")
     code, out, err = program.end()
     assert (code, out) == (0, "20.0\n"), err
     assert_quiet(err)
@@ -85,7 +91,7 @@ def test_the_normal_end_is_clean(tmp_path):
     assert not program.folder.exists(), "the run folder is left behind"
 
 
-def test_arrays_and_work_under_way_at_the_end_do_no_harm(tmp_path):
+def test_arrays_and_work_under_way_at_the_end_do_no_harm(tmp_path, place):
     program = Program(tmp_path, "f = jax.jit(lambda v: v + 1)\nfor _ in range(200): x = f(x)\n")
     code, _, err = program.end()
     assert code == 0
@@ -93,7 +99,7 @@ def test_arrays_and_work_under_way_at_the_end_do_no_harm(tmp_path):
     assert_gone(program.popen.pid)
 
 
-def test_an_exception_shows_only_itself(tmp_path):
+def test_an_exception_shows_only_itself(tmp_path, place):
     program = Program(tmp_path, "raise ValueError('the user\\'s own')\n")
     code, _, err = program.end()
     assert code == 1 and err.count("Traceback") == 1 and err.rstrip().endswith("ValueError: the user's own")
@@ -101,13 +107,13 @@ def test_an_exception_shows_only_itself(tmp_path):
 
 
 @pytest.mark.parametrize("code, status", [("sys.exit(7)", 7), ("os._exit(8)", 8), ("os.abort()", -signal.SIGABRT)])
-def test_other_ends(tmp_path, code, status):
+def test_other_ends(tmp_path, place, code, status):
     program = Program(tmp_path, code)
     assert program.end()[0] == status
     assert_gone(program.popen.pid)
 
 
-def test_an_interrupt_ends_the_program_with_its_cluster(tmp_path):
+def test_an_interrupt_ends_the_program_with_its_cluster(tmp_path, place):
     program = Program(tmp_path, "while True: time.sleep(1)\n")
     program.popen.send_signal(signal.SIGINT)
     code, _, err = program.end()
@@ -115,14 +121,14 @@ def test_an_interrupt_ends_the_program_with_its_cluster(tmp_path):
     assert_gone(program.popen.pid)
 
 
-def test_an_interrupt_that_is_caught_leaves_the_cluster_usable(tmp_path):
+def test_an_interrupt_that_is_caught_leaves_the_cluster_usable(tmp_path, place):
     code = "try:\n  signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n  print(float((x * 3).sum()))\n"
     status, out, err = Program(tmp_path, code).end()
     assert (status, out) == (0, "30.0\n"), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killing_the_program_ends_the_cluster(tmp_path, number):
+def test_killing_the_program_ends_the_cluster(tmp_path, place, number):
     program = Program(tmp_path, "time.sleep(100)\n")
     program.popen.send_signal(number)
     assert program.end()[0] == -number

@@ -1,11 +1,19 @@
-"""A program's own cluster of one host: front door, controller and host are one process."""
+"""A program's own cluster of one host beside it (PATHWAYS_DOOR=ifrt): front door, controller and host are one process. test_own_cluster.py has the
+cluster in the program's own process."""
 
 import os
 import signal
 
+import pytest
 from cli import alive, check_that_it_outlives_its_door
 from conftest import E2E, eventually
 from test_lifecycle import processes_of
+
+
+@pytest.fixture(autouse=True)
+def beside(monkeypatch):
+    monkeypatch.setenv("PATHWAYS_DOOR", "ifrt")
+
 
 _PID = "from pathways._client import connection\npid = connection._endpoint.door.pid\n"
 

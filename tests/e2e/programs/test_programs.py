@@ -216,4 +216,4 @@ def test_a_compiler_pass_for_a_platform_that_is_not_here_is_jax_s_own_business(r
     if jax.__version_info__ < (0, 12):  # jax records the registration, and no program runs there
         assert (done.stdout, done.stderr) == ("False 1.0\n", "")
     else:  # jax looks for the plugin at once
-        assert done.stdout == "" and "FAILED_PRECONDITION: PJRT_Api is not initialized" in done.stderr
+        assert done.stdout == "" and ("PJRT_Api not found" in done.stderr or "PJRT_Api is not initialized" in done.stderr)
