@@ -103,9 +103,9 @@ def helpers_of(cluster):
 
 
 def has_ended(pid):
-    """Also true for a process that its parent has not waited for yet: its command line is empty."""
+    """Also true for a process that its parent has not waited for yet. Its sockets are closed then, as they are not yet when its command line is gone."""
     try:
-        return not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
         return True
 
