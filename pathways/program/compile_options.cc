@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "pathways/base/status_macros.h"
@@ -33,9 +36,55 @@ absl::Status Denied(absl::string_view option, absl::string_view reason) {
 
 absl::Status DeniedFile(absl::string_view option) { return Denied(option, "names files of the hosts, or arguments of other programs"); }
 
+// Text that XLA interprets itself: names of passes, regular expressions that choose what is dumped where dumping is on, enumerators. All other options
+// with a text might name a file. An option of tomorrow is among those until it is added here.
+constexpr std::pair<absl::string_view, int> kHarmlessTexts[] = {
+    {"xla_disable_hlo_passes", 30},
+    {"xla_step_marker_location", 108},
+    {"xla_dump_hlo_module_re", 110},
+    {"xla_dump_hlo_pass_re", 111},
+    {"xla_enable_hlo_passes_only", 124},
+    {"xla_dump_hlo_pipeline_re", 154},
+    {"xla_gpu_shape_checks", 170},
+    {"xla_partitioning_algorithm", 187},
+    {"xla_gpu_enable_command_buffer", 258},
+    {"xla_gpu_enable_custom_fusions_re", 264},
+    {"xla_gpu_disable_async_collectives", 289},
+    {"xla_gpu_enable_while_loop_unrolling", 294},
+    {"xla_gpu_override_gemm_autotuner", 295},
+    {"legacy_command_buffer_custom_call_targets", 314},
+    {"xla_cpu_max_isa", 333},
+    {"xla_gpu_analytical_latency_estimator_options", 357},
+    {"xla_cpu_experimental_ynn_fusion_type", 422},
+    {"xla_dump_emitter_re", 433},
+};
+
+bool IsHarmlessText(absl::string_view name) {
+  return std::any_of(std::begin(kHarmlessTexts), std::end(kHarmlessTexts), [&](const auto& known) { return known.first == name; });
+}
+
+bool IsHarmlessText(int number) {
+  return std::any_of(std::begin(kHarmlessTexts), std::end(kHarmlessTexts), [&](const auto& known) { return known.second == number; });
+}
+
+// Whether XLA would take the text for a number or a bool.
+bool IsNumber(absl::string_view text) {
+  double number = 0;
+  bool is_bool = false;
+  return absl::SimpleAtod(text, &number) || absl::SimpleAtob(text, &is_bool);
+}
+
+// Options that end the whole process, with the programs of everybody, where XLA would otherwise report an error or go on.
+constexpr char kNcclTimeout[] = "xla_gpu_nccl_termination_timeout_seconds", kStuckTimeout[] = "xla_gpu_executable_terminate_timeout_seconds";
+constexpr int kStuckSeconds = 30;  // XLA's default
+constexpr absl::string_view kEndsProcess[] = {"xla_gpu_crash_on_verification_failures", "xla_gpu_strict_conv_algorithm_picker",
+                                              "xla_gpu_nccl_terminate_on_error", kNcclTimeout, kStuckTimeout};
+
 // XLA takes the extra options whose names begin otherwise for arguments of LLVM, some of which name files.
-absl::Status CheckExtraOption(absl::string_view name) {
-  return absl::StartsWith(name, "xla_") ? absl::OkStatus() : Denied(absl::StrCat(kExtraOptions, " (", name, ")"), "is passed to LLVM");
+absl::Status CheckExtraOption(absl::string_view name, absl::string_view value) {
+  const std::string option = absl::StrCat(kExtraOptions, " (", name, ")");
+  if (!absl::StartsWith(name, "xla_")) return Denied(option, "is passed to LLVM");
+  return absl::StrContains(value, '/') ? DeniedFile(option) : absl::OkStatus();
 }
 
 // Clears the texts that xla.DebugOptions declares here: those that name files. jax sends them with every program where XLA_FLAGS in the
@@ -59,27 +108,53 @@ bool DropFilesOfClient(xla::DebugOptions& options) {
   return dropped;
 }
 
-// REQUIRES: DropFilesOfClient was called.
-absl::Status CheckDebugOptions(const xla::DebugOptions& options) {
-  const auto& reflection = *options.GetReflection();
-  for (const auto& [name, value] : options.xla_backend_extra_options()) PW_RETURN_IF_ERROR(CheckExtraOption(name));
-  const auto& unknown = reflection.GetUnknownFields(options);
-  for (int i = 0; i < unknown.field_count(); ++i) {
+// Likewise for texts that are not declared, unless they are known to be harmless. Packed numbers have the same wire type; they are not text.
+bool DropUnknownTexts(xla::DebugOptions& options) {
+  auto& unknown = *options.GetReflection()->MutableUnknownFields(&options);
+  bool dropped = false;
+  for (int i = unknown.field_count() - 1; i >= 0; --i) {
     const auto& field = unknown.field(i);
-    if (field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED || !absl::StrContains(field.length_delimited(), '/')) continue;
-    return DeniedFile(absl::StrCat("number ", field.number(), " (new to this cluster)"));
+    if (field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED) continue;
+    const std::string& text = field.length_delimited();
+    const bool is_text = std::any_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(c) && !absl::ascii_isspace(c); });
+    if (!is_text || IsNumber(text) || IsHarmlessText(field.number())) continue;
+    unknown.DeleteSubrange(i, 1);
+    dropped = true;
   }
-  return absl::OkStatus();
+  return dropped;
 }
 
-absl::Status CheckOverride(const std::string& name, const std::string& text) {
-  if (text.empty()) return absl::OkStatus();
+// Gives options that end the process the values of XLA's defaults. Returns whether any had another.
+bool DropEndsOfProcess(xla::DebugOptions& options) {
+  bool dropped = options.xla_gpu_crash_on_verification_failures() || options.xla_gpu_strict_conv_algorithm_picker() || options.xla_gpu_nccl_terminate_on_error();
+  options.clear_xla_gpu_crash_on_verification_failures();
+  options.clear_xla_gpu_strict_conv_algorithm_picker();
+  options.clear_xla_gpu_nccl_terminate_on_error();
+  if (options.xla_gpu_nccl_termination_timeout_seconds() > 0) {
+    options.set_xla_gpu_nccl_termination_timeout_seconds(-1);
+    dropped = true;
+  }
+  if (options.has_xla_gpu_executable_terminate_timeout_seconds() && options.xla_gpu_executable_terminate_timeout_seconds() < kStuckSeconds) {
+    options.set_xla_gpu_executable_terminate_timeout_seconds(kStuckSeconds);
+    dropped = true;
+  }
+  return dropped;
+}
+
+absl::Status CheckOverride(const std::string& name, const xla::OptionOverrideProto& value) {
+  const std::string& text = value.string_field();
   const FieldDescriptor* field = xla::DebugOptions::descriptor()->FindFieldByName(name);
-  const bool declared = field != nullptr && field->type() == FieldDescriptor::TYPE_STRING;
-  if (declared || absl::StrContains(text, '/')) return DeniedFile(name);
-  if (name != kExtraOptions) return absl::OkStatus();
-  for (absl::string_view extra : absl::StrSplit(text, ',', absl::SkipWhitespace())) PW_RETURN_IF_ERROR(CheckExtraOption(extra));
-  return absl::OkStatus();
+  const bool names_file = field != nullptr && field->type() == FieldDescriptor::TYPE_STRING;
+  if (names_file && value.has_string_field() && text.empty()) return absl::OkStatus();
+  if (names_file) return DeniedFile(name);
+  if (std::find(std::begin(kEndsProcess), std::end(kEndsProcess), name) != std::end(kEndsProcess))
+    return Denied(name, "can end the process in which everybody's programs run");
+  if (name == kExtraOptions) {
+    for (absl::string_view extra : absl::StrSplit(text, ',', absl::SkipWhitespace())) PW_RETURN_IF_ERROR(CheckExtraOption(extra, extra));
+    return absl::OkStatus();
+  }
+  if (text.empty() || IsNumber(text) || IsHarmlessText(name)) return absl::OkStatus();
+  return Denied(name, "has a text, and is not known to be harmless: it might name files of the hosts");
 }
 
 }  // namespace
@@ -131,10 +206,13 @@ absl::StatusOr<std::string> OptionsOfStranger(absl::string_view options) {
     return absl::InvalidArgumentError("the program's compile options cannot be read");
   bool dropped = false;
   if (parsed.executable_build_options().has_debug_options()) {
-    dropped = DropFilesOfClient(*parsed.mutable_executable_build_options()->mutable_debug_options());
+    xla::DebugOptions& debug = *parsed.mutable_executable_build_options()->mutable_debug_options();
+    for (const auto& [name, value] : debug.xla_backend_extra_options()) PW_RETURN_IF_ERROR(CheckExtraOption(name, value));
+    dropped |= DropFilesOfClient(debug);
+    dropped |= DropUnknownTexts(debug);
+    dropped |= DropEndsOfProcess(debug);
   }
-  PW_RETURN_IF_ERROR(CheckDebugOptions(parsed.executable_build_options().debug_options()));
-  for (const auto& [name, value] : parsed.env_option_overrides()) PW_RETURN_IF_ERROR(CheckOverride(name, value.string_field()));
+  for (const auto& [name, value] : parsed.env_option_overrides()) PW_RETURN_IF_ERROR(CheckOverride(name, value));
   return dropped ? CanonicalCompileOptions(std::move(parsed)) : std::string(options);
 }
 

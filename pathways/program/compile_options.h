@@ -28,12 +28,12 @@ struct DeviceGrid {
 // INVALID_ARGUMENT if the numbers are absurd, or the device assignment is not of that shape.
 absl::StatusOr<DeviceGrid> DevicesOf(const xla::ExecutableBuildOptionsProto& options);
 
-// Returns the serialized options of a client whose rights on the hosts are not the worker's, as hosts may have them.
+// Returns the serialized options of a client whose rights on the hosts are not the worker's, as hosts may have them: numbers, and the texts that are
+// known to be harmless.
 //
-// Names of files in the debug options are dropped: jax sends them with every program where XLA_FLAGS or a folder of CUDA on the client's
-// machine names them. PERMISSION_DENIED, naming the option, for one that a user asks for by name (compiler_options) or that this version of
-// the options does not know, if XLA would read or write a file by it; also for arguments of LLVM or ptxas. INVALID_ARGUMENT: the options
-// cannot be read.
+// What else the debug options have is dropped, and what can end the process gets XLA's default: jax sends these with every program where XLA_FLAGS or a
+// folder of CUDA on the client's machine names them, and a newer jax sends new ones. PERMISSION_DENIED, naming the option, for one that a user asks for
+// by name (compiler_options), or for an argument of LLVM. INVALID_ARGUMENT: the options cannot be read.
 absl::StatusOr<std::string> OptionsOfStranger(absl::string_view options);
 
 }  // namespace pw::program

@@ -79,11 +79,13 @@ std::string WithOverride(const std::string& name, const std::string& text) { ret
 
 TEST(CompileOptionsTest, AStrangerSetsNoOptionThatNamesAFile) {
   for (const auto& [options, name] : std::vector<std::pair<std::string, std::string>>{
-           {WithDebugOption(599, "some/where"), "number 599"},
            {WithDebugOption(500, Entry("info-output-file", "x")), "info-output-file"},
            {WithOverride("xla_dump_to", "dump"), "xla_dump_to"},
            {WithOverride("xla_gpu_cuda_data_dir", "/home/ada/cuda"), "xla_gpu_cuda_data_dir"},
            {WithOverride("xla_of_tomorrow", "some/where"), "xla_of_tomorrow"},
+           {WithOverride("xla_of_tomorrow", "somewhere"), "xla_of_tomorrow"},
+           {WithOverride("xla_gpu_asm_extra_flags", "--output-file=x"), "xla_gpu_asm_extra_flags"},
+           {WithDebugOption(500, Entry("xla_cpu_dump", "some/where")), "xla_cpu_dump"},
            {WithOverride("xla_backend_extra_options", "xla_cpu_optimize_for_size,info-output-file=x"), "info-output-file=x"}}) {
     const absl::Status status = OptionsOfStranger(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << name << ": " << status;
@@ -92,11 +94,31 @@ TEST(CompileOptionsTest, AStrangerSetsNoOptionThatNamesAFile) {
   EXPECT_EQ(OptionsOfStranger("\xff").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(CompileOptionsTest, AStrangerDoesNotEndTheProcessOfEverybody) {
+  for (const char* name : {"xla_gpu_crash_on_verification_failures", "xla_gpu_executable_terminate_timeout_seconds"}) {
+    for (const std::string& value : {Field(1, "1"), std::string("\x10\x01")}) {
+      const absl::Status status = OptionsOfStranger(Field(7, Entry(name, value))).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+    }
+  }
+  xla::CompileOptionsProto sent, kept;
+  xla::DebugOptions& debug = *sent.mutable_executable_build_options()->mutable_debug_options();
+  debug.set_xla_gpu_crash_on_verification_failures(true);
+  debug.set_xla_gpu_nccl_termination_timeout_seconds(1);
+  debug.set_xla_gpu_executable_terminate_timeout_seconds(1);
+  ASSERT_TRUE(kept.ParseFromString(*OptionsOfStranger(sent.SerializeAsString())));
+  EXPECT_FALSE(kept.executable_build_options().debug_options().xla_gpu_crash_on_verification_failures());
+  EXPECT_EQ(kept.executable_build_options().debug_options().xla_gpu_nccl_termination_timeout_seconds(), -1);
+  EXPECT_EQ(kept.executable_build_options().debug_options().xla_gpu_executable_terminate_timeout_seconds(), 30);
+}
+
 TEST(CompileOptionsTest, AStrangerSetsAllOthers) {
   for (const std::string& options :
        {std::string(), WithDebugOption(109, ""), WithDebugOption(61, "./cuda_sdk_lib"), WithDebugOption(451, "inf"),
         WithDebugOption(258, "\x05\x02\x08"), WithDebugOption(357, Entry("rtt_us", "-1")),
         WithDebugOption(500, Entry("xla_cpu_optimize_for_size", "")), WithOverride("xla_cpu_enable_fast_math", "true"),
+        WithDebugOption(110, ".*/fusion"), WithOverride("xla_gpu_enable_command_buffer", "FUSION,CUBLAS"),
+        WithOverride("xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE_DOT"), WithOverride("xla_tpu_limit", "65536"),
         WithOverride("xla_dump_to", ""), WithOverride("xla_backend_extra_options", "xla_cpu_optimize_for_size=true")}) {
     const absl::StatusOr<std::string> taken = OptionsOfStranger(options);
     ASSERT_TRUE(taken.ok()) << taken.status();
@@ -105,11 +127,12 @@ TEST(CompileOptionsTest, AStrangerSetsAllOthers) {
 }
 
 TEST(CompileOptionsTest, FilesInTheEnvironmentOfAStrangerStayOnItsMachine) {
-  const std::string other = Field(444, "as it came");
+  const std::string other = Field(444, "-1.5");
   const auto with = [&](const std::string& files) { return Field(3, Field(3, files + other)); };
   const std::string cuda = "./cuda_sdk_lib";
   for (const auto& [sent, kept] : std::vector<std::pair<std::string, std::string>>{
-           {Field(61, "/home/ada/cuda"), Field(61, cuda)}, {Field(109, "/home/ada/dump"), ""}, {Field(150, "code.ll"), ""}}) {
+           {Field(61, "/home/ada/cuda"), Field(61, cuda)}, {Field(109, "/home/ada/dump"), ""}, {Field(150, "code.ll"), ""},
+           {Field(599, "some/where"), ""}, {Field(599, "somewhere"), ""}}) {
     const absl::StatusOr<std::string> taken = OptionsOfStranger(with(sent));
     ASSERT_TRUE(taken.ok()) << taken.status();
     xla::CompileOptionsProto expected;
