@@ -135,8 +135,8 @@ def test_what_a_killed_client_had_not_started_is_never_granted(cluster):
     client.stdin.write("\n")
     client.stdin.flush()
     assert client.stdout.readline() == "queued\n"
+    assert eventually(lambda: cluster.status()["clients"][0]["waiting"] > 100)  # what is queued is on its way to the controller
     (before,) = cluster.status()["clients"]
-    assert before["waiting"] > 100
     client.kill()
     client.communicate()
     assert eventually(lambda: not cluster.status()["clients"])
