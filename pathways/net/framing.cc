@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/try_allocate.h"
 
 namespace pw::net {
 namespace {
@@ -126,19 +128,21 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Fail(absl::Status error) {
 
 absl::Status FrameDecoder::Begin(Stage stage) {
   const size_t size = stage == Stage::kHeader ? prefix_.header_bytes : prefix_.payload_bytes;
-  try {
-    if (stage == Stage::kHeader) {
-      frame_ = Frame();
+  const auto no_memory = [size] { return absl::ResourceExhaustedError(absl::StrCat("no memory for the ", size, " bytes of an arriving frame")); };
+  if (stage == Stage::kHeader) {
+    frame_ = Frame();
+    try {
       frame_.header.resize(size);
-    } else {
-      payload_ = placer_ != nullptr ? placer_(frame_.header, size) : Place();
-      if (payload_.data == nullptr) {
-        AlignedBytes memory(size);
-        payload_ = {memory.owner(), memory.data()};
-      }
+    } catch (const std::bad_alloc&) {
+      return no_memory();
     }
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for the ", size, " bytes of an arriving frame"));
+  } else {
+    payload_ = placer_ != nullptr ? placer_(frame_.header, size) : Place();
+    if (payload_.data == nullptr) {
+      std::optional<AlignedBytes> memory = TryAllocate(size);
+      if (!memory.has_value()) return no_memory();
+      payload_ = {memory->owner(), memory->data()};
+    }
   }
   filled_ = 0;
   stage_ = stage;

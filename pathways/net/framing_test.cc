@@ -101,6 +101,13 @@ TEST(FramingTest, LengthsAboveTheLimitsAreRefusedWithTheNumbersBeforeAnyMemoryIs
   }
 }
 
+TEST(FramingTest, APayloadThatNoMachineHasMemoryForEndsTheConnectionAndNotTheProcess) {
+  std::string stream(kPrefixBytes, '\0');
+  EncodePrefix({0, uint64_t{1} << 60}, reinterpret_cast<uint8_t*>(stream.data()));
+  FrameDecoder decoder(Limits{.max_payload_bytes = uint64_t{1} << 61});
+  EXPECT_EQ(Decode(decoder, stream, [] { return 1000; }).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(FramingTest, AnythingElseIsNotAFrameOfOurs) {
   FrameDecoder decoder(Limits{});
   const absl::Status status = Decode(decoder, "GET / HTTP/1.1\r\n\r\n", [] { return 1000; }).status();
