@@ -7,22 +7,20 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <future>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "pathways/base/machine_memory.h"
 #include "pathways/base/release.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/bin/examine_machine.h"
 #include "pathways/device/pjrt/runtime.h"
+#include "pathways/worker/execute/compiled_for.h"
 
 namespace pw {
 namespace {
@@ -110,21 +108,10 @@ worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options) {
   return link;
 }
 
-// Names what compiled code depends on: the kinds of the devices, settings of the plugin and of XLA, and the instructions that the CPU has.
-std::string Machine(const device::DeviceRuntime& runtime, const std::vector<std::string>& plugin_options) {
-  std::set<std::string> kinds;
-  for (const auto& device : runtime.devices()) kinds.insert(device.kind);
-  const char* const flags = std::getenv("XLA_FLAGS");
-  std::string text =
-      absl::StrCat(absl::StrJoin(kinds, ","), "\n", absl::StrJoin(plugin_options, ","), "\n", flags == nullptr ? "" : flags);
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    if (!absl::StartsWith(line, "model name") && !absl::StartsWith(line, "flags") && !absl::StartsWith(line, "Features"))
-      continue;
-    absl::StrAppend(&text, "\n", line);
-    if (!absl::StartsWith(line, "model name")) break;  // the first CPU speaks for all
-  }
-  return text;
+std::vector<std::string> KindsOf(const device::DeviceRuntime& runtime) {
+  std::vector<std::string> kinds;
+  for (const auto& device : runtime.devices()) kinds.push_back(device.kind);
+  return kinds;
 }
 
 }  // namespace
@@ -227,8 +214,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.copy_pool = &copy_pool_;
   worker.disk = &disk_;
   worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory);
-  worker.compile_cache = std::make_shared<worker::CompileCache>(options_.compile_cache, options_.compile_cache_bytes,
-                                                                Machine(*runtime_, options_.plugin_options));
+  worker.compile_cache = std::make_shared<worker::CompileCache>(
+      options_.compile_cache, options_.compile_cache_bytes, worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
   worker.transport = environment_.transport;
   worker.next_launch_id = &next_launch_id_;
   worker.limits.device_memory_bytes = options_.memory_limit;

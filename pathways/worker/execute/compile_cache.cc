@@ -1,10 +1,12 @@
 #include "pathways/worker/execute/compile_cache.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "pathways/base/log.h"
 #include "pathways/base/sha256.h"
+#include "pathways/net/socket.h"
 
 namespace pw::worker {
 namespace {
@@ -87,25 +90,34 @@ std::optional<std::string> CompileCache::Read(const std::string& key) const {
 
 void CompileCache::Write(const std::string& key, const std::string& value) const {
   if (!enabled()) return;
-  static std::atomic<uint64_t> serial{0};
-  std::error_code error;
   MakeFolder();
   if (!IsPrivate()) return;
+  const std::string entry = absl::StrCat(kMagic, Digest(value), value);
+  int error = WriteEntry(key, entry);
+  if (error == ENOSPC || error == EDQUOT) {
+    const int64_t all = Trim(limit_bytes_);
+    Trim(std::max<int64_t>(0, all - std::max(all / 4, 2 * static_cast<int64_t>(entry.size()))));
+    error = WriteEntry(key, entry);
+  }
+  if (error != 0) {
+    PW_LOG_WARNING << "cannot write to the compile cache " << folder_ << ": " << std::error_code(error, std::generic_category()).message();
+  }
+  Trim(limit_bytes_);
+}
+
+int CompileCache::WriteEntry(const std::string& key, absl::string_view entry) const {
+  static std::atomic<uint64_t> serial{0};
   const std::string temporary = absl::StrCat(PathOf(key), ".", getpid(), ".", serial.fetch_add(1), kTemporary);
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    file << kMagic << Digest(value) << value;
-    file.close();
-    if (!file) error = std::make_error_code(std::errc::io_error);
+  const net::Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  int error = fd.valid() ? 0 : errno;
+  while (error == 0 && !entry.empty()) {
+    const ssize_t n = ::write(fd.get(), entry.data(), entry.size());
+    if (n > 0) entry.remove_prefix(static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) error = errno;
   }
-  if (!error) fs::rename(temporary, PathOf(key), error);
-  if (error) {
-    PW_LOG_WARNING << "cannot write to the compile cache " << folder_ << ": " << error.message();
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    return;
-  }
-  Trim();
+  if (error == 0 && ::rename(temporary.c_str(), PathOf(key).c_str()) != 0) error = errno;
+  if (error != 0) ::unlink(temporary.c_str());
+  return error;
 }
 
 void CompileCache::MakeFolder() const {
@@ -132,7 +144,7 @@ void CompileCache::Remove(const std::string& key) const {
   fs::remove(PathOf(key), ignored);
 }
 
-void CompileCache::Trim() const {
+int64_t CompileCache::Trim(int64_t limit_bytes) const {
   struct Entry {
     fs::file_time_type used;
     int64_t size;
@@ -151,14 +163,15 @@ void CompileCache::Trim() const {
     total += entry.size;
     entries.push_back(std::move(entry));
   }
-  if (total <= limit_bytes_) return;
+  if (total <= limit_bytes) return total;
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
   for (const Entry& entry : entries) {
-    if (total <= limit_bytes_) break;
+    if (total <= limit_bytes) break;
     std::error_code ignored;
     fs::remove(entry.path, ignored);
     total -= entry.size;
   }
+  return total;
 }
 
 }  // namespace pw::worker

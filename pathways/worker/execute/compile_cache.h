@@ -1,8 +1,9 @@
 // CompileCache: compiled programs on disk, shared by all workers that use the same folder and by all their clients.
 //
 // An entry is one file: a serialized program (LoadedProgram::Serialize) with its SHA-256 before it. Its name is the SHA-256 of all compilation
-// inputs: two programs cannot share it, also if a client tries. Entries are written to a temporary file and renamed, so a reader never sees a partial one. A damaged entry is deleted and counts
-// as absent. When the folder exceeds its limit, the least recently used entries are deleted.
+// inputs: two programs cannot share it, also if a client tries. Entries are written to a temporary file and renamed, so a reader never sees a
+// partial one. A damaged entry is deleted and counts
+// as absent. When the folder exceeds its limit, or the disk is full, the least recently used entries are deleted.
 //
 // Invariants:
 //   CC-1  an entry is used only for the same program, options, placement, machine and runtime version
@@ -15,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "pathways/device/device.h"
 
 namespace pw::worker {
@@ -22,7 +24,7 @@ namespace pw::worker {
 class CompileCache {
  public:
   // An empty folder name disables the cache. The first write creates the folder. `machine` describes what compiled code depends on besides
-  // the runtime's version: the kinds of the devices, the CPU's instruction set, settings of the plugin and of XLA.
+  // the runtime's version (compiled_for.h).
   CompileCache(std::string folder, int64_t limit_bytes, std::string machine = "")
       : folder_(std::move(folder)), limit_bytes_(limit_bytes), machine_(std::move(machine)) {}
 
@@ -31,7 +33,8 @@ class CompileCache {
   std::string Key(const device::CompileRequest& request, const device::RuntimeInfo& runtime) const;
   // Returns the entry and marks it as recently used; nullopt if it is absent or damaged.
   std::optional<std::string> Read(const std::string& key) const;
-  // Adds or replaces an entry, then deletes old ones if the folder is over its limit.
+  // Adds or replaces an entry, then deletes old ones if the folder is over its limit. If the disk is full, first deletes a quarter of the entries, and
+  // at least room for twice this one: others may take what becomes free.
   void Write(const std::string& key, const std::string& value) const;
   void Remove(const std::string& key) const;
 
@@ -39,7 +42,10 @@ class CompileCache {
   std::string PathOf(const std::string& key) const;
   void MakeFolder() const;
   bool IsPrivate() const;
-  void Trim() const;
+  // Writes an entry's file. Returns 0, or the error.
+  int WriteEntry(const std::string& key, absl::string_view entry) const;
+  // Deletes the least recently used entries until all have at most so many bytes. Returns how many they have.
+  int64_t Trim(int64_t limit_bytes) const;
 
   const std::string folder_;
   const int64_t limit_bytes_;

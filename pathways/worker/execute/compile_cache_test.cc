@@ -1,10 +1,15 @@
 #include "pathways/worker/execute/compile_cache.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -84,6 +89,45 @@ TEST_F(CompileCacheTest, ForgetsTheLeastRecentlyUsed) {
   EXPECT_EQ(cache.Read("b"), std::nullopt);
   EXPECT_EQ(cache.Read("a"), value);
   EXPECT_EQ(cache.Read("c"), value);
+}
+
+// Runs `body` in a process that sees a disk of this size at the path. Returns whether it was true; nullopt: this user may not mount one.
+std::optional<bool> OnSmallDisk(const fs::path& path, const std::string& size, const std::function<bool()>& body) {
+  fs::create_directories(path);
+  fs::permissions(path, fs::perms::owner_all);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool mounted = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("none", path.c_str(), "tmpfs", 0, ("mode=0700,size=" + size).c_str()) == 0;
+    ::_exit(!mounted ? 77 : body() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return std::nullopt;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_F(CompileCacheTest, AFullDiskTakesTheNewestPrograms) {
+  const std::string value(30'000, 'v');
+  const std::optional<bool> fits = OnSmallDisk(folder_, "128k", [&] {
+    const CompileCache cache(folder_, 1 << 30);
+    for (int i = 0; i < 10; ++i) {
+      const std::string key = std::to_string(i);
+      cache.Write(key, value);
+      if (cache.Read(key) != value) return false;
+    }
+    // Others fill the disk: the cache gives way, and comes back when there is room.
+    std::ofstream(folder_ / "others", std::ios::binary) << std::string(200'000, 'x');
+    cache.Write("a", value);
+    fs::remove(folder_ / "others");
+    cache.Write("b", value);
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().extension() == ".tmp") return false;
+    }
+    return cache.Read("b") == value;
+  });
+  if (!fits.has_value()) GTEST_SKIP() << "this user may not mount a file system";
+  EXPECT_TRUE(*fits);
 }
 
 TEST_F(CompileCacheTest, AFolderThatCannotBeWrittenIsNoError) {
