@@ -14,14 +14,16 @@ first lines name.
     _patches    changes to jax for scripts written for stock jax
     _program    `pw.program`
     _pipeline   `pw.pipeline`
+    _elastic    `pw.elastic`
     _commands   the command line
     _launchers  where clusters run: here, Slurm, Ray
 """
 
 __version__ = "0.1.0"
 _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
+_ELASTIC = ("Elastic", "elastic")
 _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
-__all__ = ["__version__", "cond", "program", "set_share", "switch", *_PIPELINES, *_SLICES]
+__all__ = ["__version__", "cond", "program", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_SLICES]
 
 
 def __getattr__(name):  # importing pathways does not import jax; these attributes do
@@ -37,6 +39,10 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
         from pathways._client.set_share import set_share
 
         return set_share
+    if name in _ELASTIC:
+        from pathways import _elastic
+
+        return getattr(_elastic, name)
     if name in _PIPELINES:
         from pathways import _pipeline
 

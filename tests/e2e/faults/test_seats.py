@@ -1,11 +1,8 @@
 """A host is killed and returns while a program runs: the program uses it again, by the same jax.Device objects and the same jitted functions."""
 
-import os
-import signal
-import time
-
 import pytest
 from cli import PATIENCE, CommandLine
+from seats import Host, Program, hosts_of
 
 # Reads the names of uses of the devices, and prints for each "well" or its error.
 PROGRAM = """
@@ -56,61 +53,27 @@ def command(tmp_path):
     command("down", check=False)
 
 
-def hosts_of(command, count):
-    """Waits until the cluster has so many hosts; returns {name: host}."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        report = command("status")
-        if report["joined_hosts"] == count and report["state"] == "formed":
-            return {host["name"]: host for host in report["hosts"]}
-        assert time.monotonic() < deadline, report
-
-
-class Program:
-    def __init__(self, command, address, code):
-        self._running = command.program(address, code)
-
-    def says(self, line):
-        self._running.stdin.write(line + "\n")
-        self._running.stdin.flush()
-        answer = self._running.stdout.readline().strip()
-        assert answer, self._running.communicate()
-        return answer
-
-    def comes_to_say(self, line, answer):
-        deadline = time.monotonic() + PATIENCE
-        while (said := self.says(line)) != answer:
-            assert said.startswith("DATA_LOSS") and time.monotonic() < deadline, said
-
-    def end(self):
-        out, err = self._running.communicate(timeout=PATIENCE)
-        assert self._running.returncode == 0, out + err
-
-
 @pytest.mark.parametrize("island", ["far", "island0"], ids=["an island of its own", "an island of two hosts"])
 def test_a_host_that_returns_is_used_by_the_program_that_lost_it(command, tmp_path, island):
     up = command("up", "--devices", "2")
-    join = ["worker", "--join", up["address"], "--host", "victim", "--island", island, "--devices", "2"]
-    worker = command.start(*join, log=tmp_path / "victim.log")
+    victim = Host(command, up["address"], "victim", island, tmp_path)
     hosts_of(command, 2)
     program = Program(command, up["address"], PROGRAM)
     assert program.says("use") == "well"
-    for life in range(2):
-        worker.send_signal(signal.SIGKILL)
-        worker.wait()
+    for _ in range(2):
+        victim.kill()
         hosts_of(command, 1)
         for use in ("use", "old", "new"):
             said = program.says(use)
             assert said.startswith(f"DATA_LOSS: lost host 'victim' of island '{island}' with devices 2,3 at "), said
             assert said.endswith("waiting for a host to take its seat"), said
         assert program.says("kept") == "well"
-        worker = command.start(*join, log=tmp_path / f"victim{life}.log")
+        victim.start()
         program.comes_to_say("use", "well")
         assert program.says("new") == "well"
         assert program.says("old").startswith("DATA_LOSS: lost host 'victim'"), "arrays stay lost"
     program.end()
-    worker.send_signal(signal.SIGTERM)
-    worker.wait()
+    victim.end()
 
 
 # pathwaysutils' elastic training, unchanged: one data-parallel replica for each slice, and all state in host memory of the program.
@@ -154,18 +117,14 @@ print("DONE", story, flush=True)
 def test_elastic_training_of_pathwaysutils_outlives_a_host_and_uses_it_again(command, tmp_path):
     pytest.importorskip("pathwaysutils.elastic.manager", reason="pathwaysutils is not installed")
     up = command("up", "--devices", "2")
-    workers = {}
-    for name in ("b", "c"):
-        workers[name] = command.start("worker", "--join", up["address"], "--host", name, "--island", name, "--devices", "2", log=tmp_path / f"{name}.log")
+    hosts = {name: Host(command, up["address"], name, name, tmp_path) for name in "bc"}
     hosts_of(command, 3)
     program = command.program(up["address"], ELASTIC)
     assert program.stdout.readline().startswith("SLICES 3 "), program.communicate()
-    workers["c"].send_signal(signal.SIGKILL)
-    workers["c"].wait()
+    hosts["c"].kill()
     assert program.stdout.readline().startswith("SLICES 2 "), program.communicate()
-    workers["c"] = command.start("worker", "--join", up["address"], "--host", "c", "--island", "c", "--devices", "2", log=tmp_path / "c2.log")
+    hosts["c"].start()
     out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0 and "DONE [3, 2, 3]" in out, out + err
-    for worker in workers.values():
-        worker.send_signal(signal.SIGTERM)
-        worker.wait()
+    for host in hosts.values():
+        host.end()
