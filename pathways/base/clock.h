@@ -18,4 +18,10 @@ class SteadyClock : public Clock {
   absl::Time Now() override;
 };
 
+// The time of day, which agrees with that of other machines and may jump: for what ends at a date.
+class WallClock : public Clock {
+ public:
+  absl::Time Now() override;
+};
+
 }  // namespace pw
