@@ -43,6 +43,7 @@ class FakeWorker : private net::Connection::Handler {
     int protocol_version = 1;
     std::string process_address = {};  // empty: no programs over several hosts
     std::string token = {};
+    std::string public_key = {};  // to be certified
   };
   struct Hub {
     std::map<uint64_t, absl::StatusOr<std::string>> transfers;
