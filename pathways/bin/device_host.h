@@ -41,6 +41,7 @@ struct DeviceHostOptions {
   int64_t staging_limit = 0;
   bool shared_memory = true;
   std::string persistence_directory;
+  std::string users_directory;
   std::string object_directory;
   // Place: the addresses and names of this host and of its controller.
   std::string controller;
