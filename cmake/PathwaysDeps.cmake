@@ -35,6 +35,7 @@ pw_static_library(pw_third_party_absl absl_status absl_statusor absl_strings abs
                   absl_flat_hash_set absl_synchronization absl_time absl_any_invocable absl_span absl_inlined_vector)
 pw_static_library(pw_third_party_protobuf protobuf)
 pw_static_library(pw_third_party_crypto libcrypto)
+pw_static_library(pw_third_party_sqlite sqlite3)
 pw_static_library(pw_third_party_grpc grpc++ protobuf)
 
 find_package(GTest REQUIRED)

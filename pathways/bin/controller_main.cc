@@ -29,12 +29,14 @@
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/session/service.h"
+#include "pathways/usage/usage_writer.h"
 
 namespace {
 
 struct Options {
   pw::ClusterFlags cluster;
   pw::MetricsFlags metrics;
+  std::string usage_file;
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
@@ -71,6 +73,8 @@ void Declare(Options* options, pw::Flags* flags) {
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
   pw::DeclareCluster(&options->cluster, flags);
   pw::DeclareMetrics(&options->metrics, flags);
+  flags->Add("usage-file", &options->usage_file, "PATH",
+             "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("status", &options->status, "ADDRESS",
@@ -98,7 +102,13 @@ void Declare(Options* options, pw::Flags* flags) {
 }
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
-  PW_ASSIGN_OR_RETURN(const pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
+  PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
+  std::unique_ptr<pw::usage::UsageWriter> usage;
+  pw::ThreadPool disk("pw-usage", 1);
+  if (!options.usage_file.empty()) {
+    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, &disk, cluster_options.wall_clock));
+    cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
+  }
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <deque>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
+#include "pathways/base/ids.h"
 
 namespace pw::controller {
 
@@ -14,15 +16,16 @@ struct ClusterEvent {
   absl::Time when;
   std::string kind;  // "host joined", "host lost", "client connected", "client left", "hang", "hang ended"
   std::string text;
+  SessionId client = {};  // whom it concerns; none: everybody
 };
 
 class EventLog {
  public:
   static constexpr size_t kKept = 100;
 
-  void Add(absl::Time now, std::string kind, std::string text) {
+  void Add(ClusterEvent event) {
     if (events_.size() == kKept) events_.pop_front();
-    events_.push_back({now, std::move(kind), std::move(text)});
+    events_.push_back(std::move(event));
   }
   const std::deque<ClusterEvent>& events() const { return events_; }  // the oldest first
 

@@ -9,6 +9,7 @@
 #include "pathways/base/release.h"
 #include "pathways/base/secret.h"
 #include "pathways/gang/options.h"
+#include "pathways/usage/usage_meter.h"
 #include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
@@ -35,6 +36,7 @@ struct ClusterOptions {
   bool sequential_dispatch = false;        // programs of many nodes are sent node by node
   HangOptions hangs;                       // when a computation counts as hanging
   std::function<absl::Time()> wall_clock;  // of this machine, to compare with the hosts'; null: they are not compared
+  usage::Store store_usage;                // keeps what users have used; null: nobody does
   ::pathways::v1::HostConfig host_config;  // settings of all hosts
   bool share_memory = true;                // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call

@@ -1,4 +1,4 @@
-"""The command line: pathways up | worker | agent | run | status | top | doctor | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | agent | run | status | top | doctor | usage | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ import sys
 from pathways import __version__
 from pathways._cluster import binaries, command_lines, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands, doctor, top
+from pathways._commands import bench_paper, cluster_commands, doctor, top, usage
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -134,6 +134,12 @@ def parser():
     watch.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     watch.add_argument("--interval", type=float, default=2.0, metavar="S", help="seconds between two looks (default 2)")
     watch.add_argument("--once", action="store_true", help="print one look and end; this is what happens where the output is no terminal")
+
+    used = add("usage", usage.usage, "show what each user has used of the cluster by day: device time, computations, compile time, memory")
+    used.add_argument("--days", type=int, default=30, metavar="N", help="the last N days, today included (default 30)")
+    used.add_argument("--user", metavar="NAME", help="only this user's")
+    used.add_argument("--csv", action="store_true", help="print rows of comma-separated values")
+    used.add_argument("--file", metavar="PATH", help="the file that the controller writes (default: that of the cluster that 'up' starts)")
 
     check_up = add("doctor", doctor.doctor,
                    "look for what is wrong with the cluster and with this machine, and say what to do; status 0: nothing, 1: warnings, 2: errors")

@@ -4,7 +4,7 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "http", "lanes", "resource", "buffers", "storage", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
+ORDER = ["base", "trace", "net", "http", "usage", "lanes", "resource", "buffers", "storage", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
          "worker", "controller", "client", "frontend", "sim", "bin"]
 # The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
@@ -29,6 +29,7 @@ RESERVED = [
     (re.compile(r"^xla/(pjrt/c|ffi/api)/"), ("pathways/device/pjrt/", "plugins/")),  # the C interfaces
     (re.compile(r"^(xla|tsl|tensorflow)/(?!.*\.pb\.h|pjrt/c/|ffi/api/)"), ("plugins/",)),
     (re.compile(r"^asio"), ("pathways/net/", "pathways/callbacks/")),
+    (re.compile(r"^sqlite3"), ("pathways/usage/",)),
     (re.compile(r"^grpc"), ("pathways/frontend/",)),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)

@@ -12,6 +12,17 @@ namespace pw::controller {
 
 using ::pathways::v1::Event;
 
+namespace {
+
+// Returns the machine of a client, by its description: "jax client at ADDRESS on MACHINE". Empty: it does not say.
+std::string MachineOf(const std::string& description) {
+  constexpr char kOn[] = " on ";
+  const size_t at = description.rfind(kOn);
+  return at == std::string::npos ? "" : description.substr(at + sizeof(kOn) - 1);
+}
+
+}  // namespace
+
 std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const Environment& environment) {
   std::shared_ptr<ClusterImpl> cluster(new ClusterImpl(std::move(options), environment));
   std::weak_ptr<ClusterImpl> weak = cluster;
@@ -28,7 +39,8 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
     auto self = weak.lock();
     if (self == nullptr) return;
     self->slices_->EndSession(session);
-    if (session < kFirstObserver) self->observation_->Note("client left", absl::StrCat("client ", session.v));
+    self->observation_->OnSessionEnded(session);
+    if (session < kFirstObserver) self->observation_->Note("client left", absl::StrCat("client ", session.v), session);
   });
   cluster->slices_ =
       std::make_unique<Slices>(cluster->fabric_.get(), cluster->options_.virtual_devices, environment.timers, &cluster->strand_,
@@ -42,7 +54,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                           });
   cluster->fabric_->SetDataflow(cluster->housekeeping_->runtime());
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
-  cluster->observation_ = std::make_unique<Observation>(cluster->options_.hangs, cluster->fabric_.get(), cluster->housekeeping_.get(), environment.clock);
+  cluster->observation_ = std::make_unique<Observation>(cluster->options_, cluster->fabric_.get(), cluster->housekeeping_.get(), environment.clock);
   cluster->reports_ = std::make_unique<GroupedReports>(cluster->fabric_.get(), &cluster->strand_, environment.timers);
   cluster->trace_ =
       std::make_unique<TraceRecording>(cluster->fabric_.get(), cluster->housekeeping_.get(),
@@ -122,14 +134,16 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
   if (!observer) PW_RETURN_IF_ERROR(CanServe());  // operators ask at any time
   const std::string who = description;
   auto session = sessions_->Open(std::move(description), observer);
-  if (!observer) observation_->Note("client connected", absl::StrCat("client ", session->id().v, ": ", who));
+  if (!observer) observation_->Note("client connected", absl::StrCat("client ", session->id().v, ": ", who), session->id());
   return session;
 }
 
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
   using Opened = absl::StatusOr<std::shared_ptr<Session>>;
   const absl::Status sound = gang::Changed({}, session.share).status();
+  const std::string who = session.description;
   Opened opened = sound.ok() ? OpenSession(std::move(session.description), session.observer) : Opened(sound);
+  if (opened.ok() && !session.observer) observation_->CountUsage((*opened)->id(), MachineOf(who));
   if (opened.ok() && !session.share.empty())
     sessions_->ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it was checked above
   Answer(std::move(opened), std::move(done));
@@ -184,6 +198,7 @@ void ClusterImpl::Stop(std::string reason, bool stop_workers, Task stopped) {
   strand_.Post([weak = weak_from_this(), reason = std::move(reason), stop_workers, stopped = std::move(stopped)]() mutable {
     auto self = weak.lock();
     if (self == nullptr || std::exchange(self->stopped_, true)) return std::move(stopped)();
+    self->observation_->StoreUsage(self->sessions_->All());
     self->listener_ = nullptr;
     self->reports_->Stop();
     self->fabric_->Flush();

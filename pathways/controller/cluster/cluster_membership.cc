@@ -229,7 +229,7 @@ void ClusterImpl::Tick() {
     }
   }
   housekeeping_->WatchHealth();
-  observation_->Tick(slept);
+  observation_->Tick(slept, sessions_->All());
   for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
   for (LinkId id : silent) {
     LoseHost(id, absl::DeadlineExceededError(

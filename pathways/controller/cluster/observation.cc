@@ -14,6 +14,7 @@ using ::pathways::v1::Examination;
 using Launch = Examination::Launch;
 
 constexpr absl::Duration kAnswerTime = absl::Seconds(1);
+constexpr absl::Duration kUsageEvery = absl::Seconds(30);
 constexpr char kNoAnswer[] = "does not answer";
 constexpr char kNothing[] = "has not arrived there";
 
@@ -60,13 +61,21 @@ std::string PartOf(SessionId session, OpId op, const Examination* host, std::str
   return Words(launch->state());
 }
 
-Observation::Observation(const HangOptions& options, Fabric* fabric, Housekeeping* housekeeping, Clock* clock)
-    : fabric_(fabric), housekeeping_(housekeeping), clock_(clock), watch_(options) {}
+Observation::Observation(const ClusterOptions& options, Fabric* fabric, Housekeeping* housekeeping, Clock* clock)
+    : fabric_(fabric),
+      housekeeping_(housekeeping),
+      clock_(clock),
+      watch_(options.hangs),
+      store_usage_(options.store_usage),
+      usage_stored_(clock->Now()) {}
 
-void Observation::Note(std::string kind, std::string text) { events_.Add(clock_->Now(), std::move(kind), std::move(text)); }
+void Observation::Note(std::string kind, std::string text, SessionId client) {
+  events_.Add({clock_->Now(), std::move(kind), std::move(text), client});
+}
 
-void Observation::Tick(bool slept) {
+void Observation::Tick(bool slept, absl::Span<SessionImpl* const> sessions) {
   const absl::Time now = clock_->Now();
+  if (now - usage_stored_ >= kUsageEvery) StoreUsage(sessions);
   LookAtGangs(now);
   if (slept) watch_.Forgive(now);
   if (asking_ || watch_.Suspects(now).empty()) return;
@@ -76,6 +85,21 @@ void Observation::Tick(bool slept) {
     asking_ = false;
     Judge(examinations);
   });
+}
+
+void Observation::StoreUsage(absl::Span<SessionImpl* const> sessions) {
+  const absl::Time now = clock_->Now();
+  const double seconds = absl::ToDoubleSeconds(now - std::exchange(usage_stored_, now));
+  // Taken even where nobody stores them, so that they do not pile up.
+  for (const auto& [session, done] : fabric_->gangs().TakeDone())
+    usage_.Add(session, {.device_seconds = done.device_microseconds * 1e-6, .computations = done.gangs});
+  for (const auto& [session, took] : fabric_->TakeCompileTimes()) usage_.Add(session, {.compile_seconds = absl::ToDoubleSeconds(took)});
+  if (store_usage_) {
+    for (const SessionImpl* session : sessions)
+      usage_.Add(session->id(), {.array_byte_seconds = static_cast<double>(session->array_bytes()) * seconds});
+  }
+  std::vector<usage::Entry> entries = usage_.Take();
+  if (store_usage_) store_usage_(std::move(entries));
 }
 
 void Observation::LookAtGangs(absl::Time now) {
@@ -90,7 +114,7 @@ void Observation::LookAtGangs(absl::Time now) {
     hangs_.erase(ended.gang.gang);
     std::string text = absl::StrCat("computation ", ended.gang.gang.v, " of client ", ended.gang.session.v, " has ended after ", Seconds(now - ended.since));
     PW_LOG_INFO << text;
-    Note("hang ended", std::move(text));
+    Note("hang ended", std::move(text), ended.gang.session);
   }
 }
 
@@ -123,7 +147,7 @@ void Observation::Judge(const Examinations& examinations) {
       ++named_;
       std::string text = TextOf(status);
       PW_LOG_WARNING << text;
-      Note("hang", std::move(text));
+      Note("hang", std::move(text), status.client);
     }
     hangs_[suspect.gang.gang] = std::move(status);
   }

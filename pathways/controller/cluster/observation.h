@@ -1,7 +1,10 @@
-// Observation: what the controller keeps for its operators: events, computations that hang, and the hosts' last examinations. ClusterImpl owns it.
+// Observation: what the controller keeps for its operators: events, computations that hang, and what users use. ClusterImpl owns it.
 //
 // Once a tick it looks at the gangs that are under way (scheduling/hang_watch.h). Where one takes too long, it asks the hosts what they do, and names the
 // gang with the state of each host that has not finished: in an event, in the log and in the status report. Nothing is asked while no gang is late.
+//
+// Every half a minute it stores what each user has used (pathways/usage): device time, computations and compile time as they were counted, and the bytes
+// of arrays that a session holds then, as if it had held them since the last time.
 //
 // Invariant OB-1: at most one question is under way. Strand-confined.
 #pragma once
@@ -12,12 +15,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "pathways/base/ids.h"
 #include "pathways/controller/event_log.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/housekeeping/housekeeping.h"
 #include "pathways/controller/scheduling/hang_watch.h"
+#include "pathways/controller/session/session_impl.h"
 #include "pathways/controller/status_report.h"
+#include "pathways/usage/usage_meter.h"
 
 namespace pw::controller {
 
@@ -27,14 +33,20 @@ std::string PartOf(SessionId session, OpId op, const ::pathways::v1::Examination
 class Observation {
  public:
   // The pointers must outlive this.
-  Observation(const HangOptions& options, Fabric* fabric, Housekeeping* housekeeping, Clock* clock);
+  Observation(const ClusterOptions& options, Fabric* fabric, Housekeeping* housekeeping, Clock* clock);
 
-  // `slept`: this process was stopped for a while.
-  void Tick(bool slept);
-  void Note(std::string kind, std::string text);
+  // `slept`: this process was stopped for a while. `sessions`: those that are open.
+  void Tick(bool slept, absl::Span<SessionImpl* const> sessions);
+  // What the session uses from now on is counted for this user; empty: nobody knows whose it is.
+  void CountUsage(SessionId session, const std::string& user) { usage_.Open(session, user.empty() ? kUnknownUser : user); }
+  void OnSessionEnded(SessionId session) { usage_.End(session); }
+  // Stores what was used since it was last stored. Also at the end.
+  void StoreUsage(absl::Span<SessionImpl* const> sessions);
+  void Note(std::string kind, std::string text, SessionId client = {});  // the client whom it concerns; none: everybody
   void AddTo(StatusReport* report) const;
 
  private:
+  static constexpr char kUnknownUser[] = "(unknown)";
   using Examinations = Housekeeping::ExaminationsByHost;
   void LookAtGangs(absl::Time now);
   void Judge(const Examinations& examinations);
@@ -45,6 +57,9 @@ class Observation {
   Clock* const clock_;
   EventLog events_;
   HangWatch watch_;
+  const usage::Store store_usage_;  // may be null
+  usage::UsageMeter usage_;
+  absl::Time usage_stored_;
   bool asking_ = false;
   std::map<gang::GangId, HangStatus> hangs_;  // named, and not ended
   uint64_t named_ = 0;

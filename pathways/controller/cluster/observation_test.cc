@@ -1,6 +1,7 @@
 #include "pathways/controller/cluster/observation.h"
 
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -108,6 +109,34 @@ TEST_F(ObservationTest, HostsAndClientsThatComeAndGoAreEvents) {
                            "\"kind\":\"host lost\""}) {
     EXPECT_THAT(status, HasSubstr(text));
   }
+}
+
+TEST(UsageOfSessions, IsStoredByUserEveryHalfMinuteAndAtTheEnd) {
+  std::vector<usage::Entry> stored;
+  ClusterOptions options;
+  options.store_usage = [&](std::vector<usage::Entry> entries) { stored.insert(stored.end(), entries.begin(), entries.end()); };
+  {
+    TestCluster c{1, 4, options};
+    session::NewSession wanted;
+    wanted.description = "jax client at 10.0.0.1:7 on ada's machine";
+    c.session = *c.Await<std::shared_ptr<Session>>([&](auto done) { c.cluster->OpenSession(wanted, std::move(done)); });
+    auto info = *c.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(0, 2));
+    ASSERT_TRUE(c.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
+    for (Handle result : {2, 3, 4}) ASSERT_TRUE(c.Execute(info->handle, {1}, {result}).ok());
+    for (int i = 0; i < 31; ++i) {
+      c.timers.Advance(absl::Seconds(1));
+      c.Run();
+    }
+    ASSERT_EQ(stored.size(), 1u);
+    EXPECT_EQ(stored[0].user, "ada's machine");
+    EXPECT_EQ(stored[0].used.computations, 3);
+    EXPECT_EQ(stored[0].used.sessions, 1);
+    EXPECT_GT(stored[0].used.array_byte_seconds, 8 * 30);
+    ASSERT_TRUE(c.Execute(info->handle, {1}, {5}).ok());
+    c.Run();
+  }
+  ASSERT_EQ(stored.size(), 2u);
+  EXPECT_EQ(stored[1].used.computations, 1);
 }
 
 TEST_F(ObservationTest, OperatorsThatAskAreNoEvents) {

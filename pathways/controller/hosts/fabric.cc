@@ -36,7 +36,7 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
 }
 
 Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post)
-    : limits_(limits), post_(std::move(post)), recorder_(clock), gangs_(gang, clock, &devices_.topology(), &outbox_, &recorder_) {
+    : limits_(limits), clock_(clock), post_(std::move(post)), recorder_(clock), gangs_(gang, clock, &devices_.topology(), &outbox_, &recorder_) {
   ops_.SetGangs(&gangs_);
 }
 

@@ -72,6 +72,10 @@ class Fabric {
 
   void Post(Task task) { post_(std::move(task)); }
   uint64_t NextId() { return next_id_++; }
+  absl::Time Now() const { return clock_->Now(); }
+  // Adds up how long each session's programs took to be compiled, until it is taken.
+  void CountCompile(SessionId session, absl::Duration took) { compile_times_[session] += took; }
+  absl::flat_hash_map<SessionId, absl::Duration> TakeCompileTimes() { return std::exchange(compile_times_, {}); }
   // Counts programs that hosts compiled from a translation.
   void CountTranslated() { ++translated_programs_; }
   int64_t translated_programs() const { return translated_programs_; }
@@ -132,6 +136,8 @@ class Fabric {
   };
 
   const SessionLimits limits_;
+  Clock* const clock_;
+  absl::flat_hash_map<SessionId, absl::Duration> compile_times_;
   const std::function<void(Task)> post_;
   bool sequential_dispatch_ = false;
   int64_t translated_programs_ = 0;

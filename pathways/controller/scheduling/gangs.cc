@@ -210,6 +210,9 @@ void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseco
   running.partly_failed |= partly;
   running.device_microseconds += device_microseconds.value_or(0);
   if (--running.hosts_left > 0) return;
+  Done& done = done_[running.session];
+  done.device_microseconds += static_cast<double>(Nanoseconds(running.device_microseconds)) / 1000;
+  ++done.gangs;
   std::optional<int64_t> measured_ns;
   if (!running.failed) measured_ns = Nanoseconds(running.device_microseconds / std::max(1, running.devices));
   if (!running.waiting) Record(trace::Kind::kEnd, running.failed || running.partly_failed ? "failed" : "done", gang);

@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -111,6 +112,13 @@ class Gangs {
   };
   // Returns them in the order of their grants.
   std::vector<Underway> ListUnderway() const;
+  // The device time of the gangs of a session that are done, and their number.
+  struct Done {
+    double device_microseconds = 0;
+    int64_t gangs = 0;
+  };
+  // Returns what was done since the last call, also for sessions that have ended.
+  absl::flat_hash_map<SessionId, Done> TakeDone() { return std::exchange(done_, {}); }
 
   const gang::Scheduler& scheduler() const { return *scheduler_; }
 
@@ -173,6 +181,7 @@ class Gangs {
   absl::flat_hash_map<SessionId, Client> clients_;
   std::map<HostId, ::pathways::v1::Grant> grants_;  // not sent yet
   uint64_t next_grant_ = 1;
+  absl::flat_hash_map<SessionId, Done> done_;
 };
 
 }  // namespace pw::controller

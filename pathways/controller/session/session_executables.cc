@@ -64,6 +64,7 @@ struct SessionImpl::PendingCompile {
   program::Executable record;
   std::shared_ptr<const CompileRequest> source;
   bool calls_back = false;
+  absl::Time began;
   size_t left = 0;
   absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // of any host, or the last error
   ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
@@ -139,6 +140,7 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   const uint64_t id = record->id.v;
   auto pending = std::make_shared<PendingCompile>();
   pending->record = *std::move(record);
+  pending->began = fabric_->Now();
   pending->left = pending->record.hosts.size();
   pending->source = std::move(source);
   pending->calls_back = calls_back;
@@ -166,6 +168,7 @@ void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::C
 void SessionImpl::OnCompiled(PendingCompile& compile) {
   using Info = std::shared_ptr<const ExecutableInfo>;
   program::Executable& record = compile.record;
+  fabric_->CountCompile(id_, fabric_->Now() - compile.began);
   if (!compile.answer.ok()) {
     if (record.hosts.size() > 1) DropRecord(record);  // some hosts may have it
     return Answer<Info>(std::move(compile.done), compile.answer.status());

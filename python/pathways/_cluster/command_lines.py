@@ -100,7 +100,7 @@ def _staged_limit():
     return [f"--staged-limit={limit}"] if limit else []
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None):
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, usage_file=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *_staged_limit()]
@@ -108,6 +108,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args.append("--spill")
     if dispatch:
         args.append(f"--dispatch={dispatch}")
+    if usage_file is not None:
+        args += ["--usage-file", usage_file]
     if hang_limit is not None:
         args.append(f"--hang-limit={hang_limit}s")
     return [*args, f"--policy={policy}"] if policy else args

@@ -36,7 +36,7 @@ class Cluster:
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, metrics_port=None,
-                 hang_limit=None):
+                 hang_limit=None, usage_file=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -50,6 +50,7 @@ class Cluster:
         self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
         self.spill = spill
         self.dispatch = dispatch
+        self.usage_file = usage_file  # where the controller keeps what users use; None: nowhere
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers have the ports after it. 0: free ones; None: no metrics
@@ -110,7 +111,7 @@ class Cluster:
     def _start_controller(self):
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
-                                        self.dispatch, self.hang_limit)
+                                        self.dispatch, self.hang_limit, self.usage_file)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)

@@ -2,6 +2,7 @@
 
     clusters/NAME/state.json    address, shape, and the processes: name, pid, start time, log
     clusters/NAME/*.log
+    usage/NAME.sqlite           what users have used of it (`pathways usage`)
 
 A process is identified by its pid and start time together: after a reboot or a wrap-around, another process may have the pid.
 """
@@ -29,6 +30,12 @@ def folder(name):
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", name):
         raise ValueError(f"'{name}' is not a cluster name: letters, digits, '.', '_' and '-', at most 41 of them")
     return home() / "clusters" / name
+
+
+def usage_file(name):
+    """Returns the path of what users have used of a cluster, which lasts longer than it."""
+    folder(name)  # checks the name
+    return home() / "usage" / f"{name}.sqlite"
 
 
 def start_time(pid):

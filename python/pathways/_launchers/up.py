@@ -43,7 +43,7 @@ def _start_here(args):
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
                          listen_proxy=addresses.listen_proxy(args.listen_proxy, listen), metrics_port=_metrics_port(args),
-                         hang_limit=_hang_limit(args)).start()
+                         hang_limit=_hang_limit(args), usage_file=_usage_file(args)).start()
 
 
 def _start_simulated(args):
@@ -55,7 +55,14 @@ def _start_simulated(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
                          policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=addresses.listen_proxy(args.listen_proxy, listen),
-                         metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
+                         metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), usage_file=_usage_file(args),
+                         simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
+
+
+def _usage_file(args):
+    path = records.usage_file(args.name)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
 
 
 def _metrics_port(args):
