@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -54,6 +55,20 @@ class SpawnSetup {
   posix_spawnattr_t attributes_;
 };
 
+// Returns the environment of this process without these variables.
+std::vector<char*> Environment(const std::vector<std::string>& without) {
+  std::vector<char*> kept;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    const bool dropped = std::any_of(without.begin(), without.end(), [text](const std::string& name) {
+      return text.size() > name.size() && text.substr(0, name.size()) == name && text[name.size()] == '=';
+    });
+    if (!dropped) kept.push_back(*variable);
+  }
+  kept.push_back(nullptr);
+  return kept;
+}
+
 }  // namespace
 
 ChildProcess::~ChildProcess() { End(); }
@@ -70,9 +85,10 @@ absl::Status ChildProcess::Start() {
   std::vector<char*> words;
   for (const std::string& word : options_.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
+  std::vector<char*> environment = Environment(options_.without);
   const SpawnSetup setup(ends[1]);
   pid_t pid = 0;
-  const int error = posix_spawnp(&pid, words[0], setup.actions(), setup.attributes(), words.data(), environ);
+  const int error = posix_spawnp(&pid, words[0], setup.actions(), setup.attributes(), words.data(), environment.data());
   close(ends[1]);
   if (error != 0) {
     close(ends[0]);
@@ -120,6 +136,16 @@ absl::Status ChildProcess::Read(void* to, size_t size) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<size_t> ChildProcess::ReadSome(void* to, size_t size) {
+  ssize_t got;
+  do {
+    got = recv(socket_, to, size, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return Unavailable("it does not answer", errno);
+  if (got == 0) return absl::UnavailableError("it has closed its output");
+  return static_cast<size_t>(got);
+}
+
 std::string ChildProcess::End() {
   if (pid_ == 0) return "it was not started";
   Kill();
@@ -137,10 +163,15 @@ std::string ChildProcess::End() {
   return absl::StrCat("it was ended by signal ", WTERMSIG(status));
 }
 
+pid_t ChildProcess::pid() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return pid_;
+}
+
 void ChildProcess::Kill() {
   std::lock_guard<std::mutex> lock(mu_);
   if (pid_ == 0) return;
-  kill(pid_, SIGKILL);
+  kill(-pid_, SIGKILL);
   shutdown(socket_, SHUT_RDWR);  // one of its own children may hold the other end
 }
 

@@ -16,14 +16,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace pw {
 
 class ChildProcess {
  public:
   struct Options {
-    std::vector<std::string> command;  // the first is searched for in PATH
-    int64_t address_space_bytes = 0;   // 0: no limit
+    std::vector<std::string> command;       // the first is searched for in PATH
+    int64_t address_space_bytes = 0;        // 0: no limit
+    std::vector<std::string> without = {};  // names of environment variables that it does not inherit
   };
 
   explicit ChildProcess(Options options) : options_(std::move(options)) {}
@@ -34,11 +36,15 @@ class ChildProcess {
   // Write and Read return UNAVAILABLE if the child has closed the connection or ended.
   absl::Status Write(std::string_view bytes);
   absl::Status Read(void* to, size_t size);
+  // Reads what has come, at least one byte, and returns its size.
+  absl::StatusOr<size_t> ReadSome(void* to, size_t size);
   // Kills the child, waits for its end, and returns how it ended.
   std::string End();
 
-  // Kills the child if it is running. Any thread.
+  // Kills the child if it is running, and those that it has started and left in its process group. Any thread.
   void Kill();
+  // Returns 0 if the child is not running. Any thread.
+  pid_t pid() const;
 
  private:
   absl::Status Start();
@@ -46,7 +52,8 @@ class ChildProcess {
   bool IsListening() const;
 
   const Options options_;
-  std::mutex mu_;  // guards pid_ and socket_ against Kill: while they are set, the process is unreaped and the socket is open
+  mutable std::mutex
+      mu_;  // guards pid_ and socket_ against Kill: while they are set, the process is unreaped and the socket is open
   pid_t pid_ = 0;
   int socket_ = -1;
 };

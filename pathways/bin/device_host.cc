@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "pathways/base/growing_pool.h"
 #include "pathways/base/machine_memory.h"
 #include "pathways/base/release.h"
 #include "pathways/base/status_macros.h"
@@ -97,11 +98,13 @@ std::string Advertised(const std::string& listening, const DeviceHostOptions& op
   return absl::StartsWith(listening, "tcp:0.0.0.0:") ? absl::StrCat("tcp:", NetworkName(), port) : listening;
 }
 
+std::string HostName(const DeviceHostOptions& options) { return options.host_name.empty() ? NetworkName() : options.host_name; }
+
 worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options) {
   worker::LinkOptions link;
   link.controller = options.controller;
   link.token = JoinToken();
-  link.host_name = options.host_name.empty() ? NetworkName() : options.host_name;
+  link.host_name = HostName(options);
   link.island = options.island;
   link.pid = getpid();
   link.exit_with_controller = options.exit_with_controller;
@@ -130,6 +133,9 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
   flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: all of the device's");
   flags->Add("staging-limit", &options->staging_limit, "BYTES",
              "host memory for transfers under way; 0: half of the machine's memory");
+  flags->Add("host-python", &options->host_python, "PATH",
+             "a Python interpreter with the packages of the clients' programs: it runs their Python functions on this host "
+             "(jax.experimental.colocated_python), as the user of this process; default: such functions are refused");
   flags->Add("shared-memory", &options->shared_memory,
              "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another "
              "machine");
@@ -182,6 +188,7 @@ DeviceHost::DeviceHost(DeviceHostOptions options, const Environment& environment
       copy_pool_("pw-copy", std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, 4)),
       compile_pool_("pw-compile", options_.compile_threads),
       disk_("pw-disk", kDiskThreads),
+      python_threads_(std::make_shared<GrowingPool>("pw-python")),
       strand_(environment.executor) {}
 
 DeviceHost::~DeviceHost() = default;
@@ -217,6 +224,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.compile_cache = std::make_shared<worker::CompileCache>(
       options_.compile_cache, options_.compile_cache_bytes, worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
   worker.transport = environment_.transport;
+  worker.python = {options_.host_python, absl::StrCat("host '", HostName(options_), "' of island '", options_.island, "'"),
+                   environment_.lanes, python_threads_};
   worker.next_launch_id = &next_launch_id_;
   worker.limits.device_memory_bytes = options_.memory_limit;
   worker.limits.staging_bytes = options_.staging_limit > 0 ? options_.staging_limit : HalfOfMemory();

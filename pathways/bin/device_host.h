@@ -39,6 +39,7 @@ struct DeviceHostOptions {
   int64_t memory_limit = 0;
   int64_t staging_limit = 0;
   bool shared_memory = true;
+  std::string host_python;
   std::string persistence_directory;
   std::string object_directory;
   // Place: the addresses and names of this host and of its controller.
@@ -107,7 +108,8 @@ class DeviceHost {
   std::unique_ptr<device::DeviceRuntime> runtime_;
   ThreadPool copy_pool_;
   ThreadPool compile_pool_;
-  ThreadPool disk_;  // reads and writes files of clients
+  ThreadPool disk_;                           // reads and writes files of clients
+  std::shared_ptr<Executor> python_threads_;  // each waits for a Python process
   Strand strand_;
   int next_launch_id_ = 0;
   std::atomic<worker::ControllerLink*> link_for_peers_ = nullptr;

@@ -99,6 +99,7 @@ absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::Exec
   proto.set_launch_id(execute.launch_id);
   proto.mutable_non_donatable()->Add(execute.non_donatable.begin(), execute.non_donatable.end());
   session::ToProto(execute.devices, proto.mutable_devices());
+  proto.set_stream(execute.stream);
   link_->Send(std::move(request));
   reply.specs = std::shared_ptr<const std::vector<buffers::ArraySpec>>(info, &info->output_specs);
   for (size_t i = 0; i < reply.results.size(); ++i)

@@ -25,6 +25,7 @@ namespace pw::dispatch {
   execute.set_grant(call.grant);
   execute.set_launch(call.launch);
   execute.set_gang(call.gang);
+  execute.set_stream(call.stream);
   return command;
 }
 

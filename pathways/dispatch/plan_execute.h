@@ -27,6 +27,7 @@ struct ExecuteCall {
   uint64_t grant = 0;   // the gang whose grant it waits for; 0: granted already
   uint64_t launch = 0;  // the id of the launch on all hosts, for executables on several hosts
   uint64_t gang = 0;    // for the trace
+  uint64_t stream = 0;  // of a Python function
 };
 
 // Returns the command to one of the hosts. Commands to different hosts differ only in `op`.

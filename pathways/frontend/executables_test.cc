@@ -13,6 +13,7 @@ using testing::ClientSessionTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ExecutableTest : public ClientSessionTest {};
 
@@ -85,9 +86,6 @@ TEST_P(ExecutableTest, CompileRefusesWhatItCannotRun) {
   Init();
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::XlaProgram", "broken")), 3);
   EXPECT_EQ(CodeOf(Compile("xla::ifrt::XlaProgram", "stablehlo", "\xff\xff")), 3);
-  const auto colocated = Compile("xla::ifrt::CustomCallProgram", "pickle");
-  EXPECT_EQ(CodeOf(colocated), 12);
-  EXPECT_THAT(TextOf(colocated), HasSubstr("PjRtCompiler requires an HloProgram"));
   const auto mpmd = Compile("xla::ifrt::IfrtIRProgram", "mlir");
   EXPECT_EQ(CodeOf(mpmd), 12);
   EXPECT_THAT(TextOf(mpmd), HasSubstr("@pw.program")) << "the remedy";
@@ -98,6 +96,21 @@ TEST_P(ExecutableTest, CompileRefusesWhatItCannotRun) {
   callback.mutable_compile_request()->mutable_program()->set_type_name("xla::ifrt::XlaProgram");
   callback.mutable_compile_request()->add_host_callbacks("callback");
   EXPECT_EQ(CodeOf(Call(std::move(callback))), 12);
+}
+
+TEST_P(ExecutableTest, CustomCallsArePythonFunctionsOrRefused) {
+  Init();
+  xla::ifrt::CustomCallProgramProto call;
+  call.set_type("another");
+  const auto other = Compile("xla::ifrt::CustomCallProgram", call.SerializeAsString());
+  EXPECT_EQ(CodeOf(other), 12);
+  EXPECT_THAT(TextOf(other), HasSubstr("'another'"));
+  EXPECT_THAT(TextOf(other), Not(HasSubstr("PjRtCompiler requires an HloProgram"))) << "jax would run the function in the client";
+  EXPECT_EQ(CodeOf(Compile("xla::ifrt::CustomCallProgram", "pickle")), 3);
+  call.set_type("jax_colocated_python_v0.0.1");
+  const auto wrong_options = Compile("xla::ifrt::CustomCallProgram", call.SerializeAsString(), "options of a computation");
+  EXPECT_EQ(CodeOf(wrong_options), 3);
+  EXPECT_THAT(TextOf(wrong_options), HasSubstr("xla::ifrt::XlaCompileOptions"));
 }
 
 TEST_P(ExecutableTest, MetadataSaysWhatIsKnownOfAnExecutable) {

@@ -116,6 +116,7 @@ void ServedSession::Execute(const ::pathways::v1::ExecuteProgram& request) {
   execute.launch_id = request.launch_id();
   execute.non_donatable.assign(request.non_donatable().begin(), request.non_donatable().end());
   execute.devices = DevicesFrom(request.devices());
+  execute.stream = request.stream();
   session_->Execute(execute).status().IgnoreError();  // the results hold it
 }
 

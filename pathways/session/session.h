@@ -69,7 +69,7 @@ struct ValueInfo {
 inline constexpr char kNewerThanRuntime[] = "pathways/newer-than-runtime";
 
 struct CompileRequest {
-  std::string format;  // "mlir"
+  std::string format;  // "mlir", or kHostFunctionFormat (host_function.h), which uses no field but the program
   Bytes program;
   bool translated = false;  // `program` is a translation of the client's program; counted in the status report
   std::string options;      // serialized xla.CompileOptionsProto without its device assignment
@@ -99,6 +99,7 @@ struct ExecuteRequest {
   int32_t launch_id = 0;
   std::vector<int32_t> non_donatable;
   std::vector<DeviceId> devices;  // for portable executables; empty: the devices it was compiled for
+  uint64_t stream = 0;            // of a Python function (host_function.h): calls of one stream run in order on each host
 };
 
 struct ExecuteReply {

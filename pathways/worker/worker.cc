@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/session/host_function.h"
 
 namespace pw::worker {
 namespace {
@@ -62,6 +63,10 @@ Worker::Worker(const Environment& environment, net::Connection* connection, cons
       aliases_(&core_),
       expectations_(&core_),
       host_calls_(&core_, &lanes_),
+      functions_(&core_, environment.python,
+                 [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
+                   host_calls_.Call(request, std::move(done));
+                 }),
       peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
       reports_(&core_, &peers_, environment.timers),
       moves_(&core_, &peers_, environment.limits.staging_bytes),
@@ -105,11 +110,11 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kPeers:
       return SetPeers(command.peers());
     case v1::Command::kCompile:
-      return programs_.Compile(command.compile(), payload);
+      return Compile(command.compile(), payload);
     case v1::Command::kDescribe:
       return programs_.Describe(command.describe());
     case v1::Command::kExecute:
-      return runner_.Execute(command.execute());
+      return Execute(command.execute());
     case v1::Command::kGrant:
       return core_.order.Grant(command.grant());
     case v1::Command::kPut:
@@ -163,6 +168,16 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::KIND_NOT_SET:
       return;  // for the link, from a newer controller, or from one older than housekeeping.proto
   }
+}
+
+void Worker::Compile(const v1::Compile& command, const Bytes& payload) {
+  if (command.format() == session::kHostFunctionFormat) return functions_.Compile(command, payload);
+  programs_.Compile(command, payload);
+}
+
+void Worker::Execute(const v1::Execute& command) {
+  if (functions_.Has(ExecutableId(command.executable()))) return functions_.Execute(command);
+  runner_.Execute(command);
 }
 
 void Worker::SetPeers(const v1::Peers& peers) {
@@ -219,7 +234,10 @@ void Worker::Configure(const v1::HostConfig& config) {
 }
 
 void Worker::CleanUp(const v1::CleanUp& what) {
-  for (uint64_t executable : what.executables()) programs_.Drop(ExecutableId(executable));
+  for (uint64_t executable : what.executables()) {
+    programs_.Drop(ExecutableId(executable));
+    functions_.Drop(ExecutableId(executable));
+  }
   for (uint64_t session : what.sessions()) ReleaseOwner(SessionId(session));
 }
 
@@ -233,6 +251,7 @@ void Worker::ReleaseOwner(SessionId session) {
   programs_.ReleaseOwner(session);
   fetches_.ReleaseOwner(session);
   host_calls_.ReleaseOwner(session);
+  functions_.ReleaseOwner(session);
   // Fails the session's pending transfers and all that depends on them.
   puts_.ReleaseOwner(session);
   lanes_.ReleaseOwner(session);

@@ -25,6 +25,7 @@
 #include "pathways/worker/housekeeping/housekeeping.h"
 #include "pathways/worker/housekeeping/report_path.h"
 #include "pathways/worker/lanes/client_lanes.h"
+#include "pathways/worker/python/functions.h"
 #include "pathways/worker/store/core.h"
 #include "pathways/worker/transfer/aliases.h"
 #include "pathways/worker/transfer/fetches.h"
@@ -54,6 +55,7 @@ struct Environment {
   storage::Roots client_files;   // the folders that clients may use
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
+  PythonOptions python;
   int* next_launch_id = nullptr;
   Limits limits;
   bool checksum = false;          // transfers to other workers are checksummed
@@ -91,6 +93,8 @@ class Worker {
 
  private:
   void Dispatch(const pathways::v1::Command& command, const Bytes& payload);
+  void Compile(const pathways::v1::Compile& command, const Bytes& payload);
+  void Execute(const pathways::v1::Execute& command);
   void SetPeers(const pathways::v1::Peers& peers);
   void Release(const pathways::v1::Release& command);
   void ReleaseOwner(SessionId session);
@@ -110,6 +114,7 @@ class Worker {
   Aliases aliases_;
   Expectations expectations_;
   HostCalls host_calls_;
+  Functions functions_;
   Peers peers_;
   ReportPath reports_;
   Moves moves_;

@@ -11,6 +11,7 @@ first lines name.
     _cluster    the processes of a cluster, on this machine
     _callbacks  Python functions that programs call
     _client     this process's connection to a cluster
+    _colocated  functions that run on hosts (jax.experimental.colocated_python)
     _patches    changes to jax for scripts written for stock jax
     _program    `pw.program`
     _pipeline   `pw.pipeline`

@@ -3,6 +3,7 @@ device is first needed. The factory runs, and processes start, only if the backe
 
 from pathways._callbacks import buffer_callbacks, callbacks, effect_errors
 from pathways._client import connection, doors, environment, host_memory
+from pathways._colocated import functions
 from pathways._patches import async_collectives, devices, dlpack, host_arrays, inspect_sharding, reshard, transformations, unreduced
 
 PLATFORM = "pathways"
@@ -55,6 +56,7 @@ def _install_what_clusters_lack():
     inspect_sharding.install(connection.is_ours)
     reshard.install(connection.is_ours)
     devices.install(connection.is_ours)
+    functions.install(connection.is_ours)
 
 
 def _install_what_the_proxy_lacks():

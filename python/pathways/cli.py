@@ -45,9 +45,16 @@ def _add_worker(worker):
     worker.add_argument("--metrics-port", type=int, metavar="PORT",
                         help="show this host's metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
     worker.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
+    _add_host_python(worker)
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker)
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for another one at the same address")
+
+
+def _add_host_python(command):
+    command.add_argument("--host-python", nargs="?", const=sys.executable, metavar="PATH",
+                         help="let programs run Python functions on the hosts (jax.experimental.colocated_python), as the workers' user, with this "
+                              "interpreter (default: that of this command); without it they are refused")
 
 
 def parser():
@@ -96,6 +103,7 @@ def parser():
                          "otherwise (the default); or their priorities")
     up.add_argument("--checksum", action="store_true", help="protect transfers between hosts by checksums (CRC-32C)")
     up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    _add_host_python(up)
     up.add_argument("--spill", action="store_true",
                     help="when a device's memory is full, move arrays that no computation uses to host memory, and back for the computation that reads them")
     up.add_argument("--dispatch", choices=("parallel", "sequential"),

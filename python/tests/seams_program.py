@@ -95,6 +95,17 @@ def tells_shardings():
     return len(seen) == 1
 
 
+def calls_on_hosts():
+    if tuple(int(n) for n in jax.__version__.split(".")[:3]) < (0, 9, 1):
+        return True  # hosts cannot run functions of this jax
+    from jax.experimental import colocated_python
+
+    found = colocated_python.colocated_cpu_devices(jax.devices())
+    x = jax.device_put(np.zeros(1, np.float32), found[0])
+    call = colocated_python.colocated_python(lambda v: v + os.getpid()).specialize(out_specs_fn=lambda v: v)
+    return float(call(x)[0]) != os.getpid()
+
+
 def runs_programs():
     import pathways as pw
 
@@ -177,7 +188,7 @@ def hands_out_memory():
 
 
 # Last what takes the connection away.
-FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, runs_programs, runs_programs_over_other_shardings,
+FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, calls_on_hosts, runs_programs, runs_programs_over_other_shardings,
             keeps_order_in_programs, has_virtual_slices, knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers,
             analyzes_costs, takes_odd_strides, hands_out_memory, loads_the_other_door, can_hide_devices,
             forgets_dropped_connections]

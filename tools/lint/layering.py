@@ -8,7 +8,7 @@ ORDER = ["base", "trace", "net", "http", "usage", "lanes", "resource", "buffers"
          "worker", "controller", "client", "frontend", "sim", "bin"]
 # The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
-    "worker": ["store", "lanes", "transfer", "files", "execute", "housekeeping", ""],
+    "worker": ["store", "lanes", "transfer", "files", "python", "execute", "housekeeping", ""],
     "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
 }
 FOR_TESTS = re.compile(r"_test\.cc$|/testing")

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "pathways/controller/session.h"
 #include "pathways/program/executable.h"
+#include "pathways/session/host_function.h"
 
 namespace pw::controller {
 
@@ -18,6 +19,7 @@ struct ExecutableEntry {
   std::shared_ptr<const CompileRequest> source;                     // to compile it again, for other hosts
   bool calls_back = false;                                          // it has host callbacks
   absl::Status unloaded = absl::OkStatus();                         // not OK while it is not on its hosts: the reason
+  std::shared_ptr<const session::HostFunction> function = nullptr;  // of a Python function, without its text; else null
 };
 
 }  // namespace pw::controller

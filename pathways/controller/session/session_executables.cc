@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/dispatch/plan_execute.h"
 #include "pathways/session/wire.h"
@@ -119,6 +120,7 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
 }
 
 void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  if (request.format == session::kHostFunctionFormat) return functions_->Compile(std::move(request), std::move(done));
   absl::StatusOr<program::Executable> record = CheckCompile(request);
   if (!record.ok()) return Answer<std::shared_ptr<const ExecutableInfo>>(std::move(done), record.status());
   Command command;
@@ -217,7 +219,10 @@ absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle e
 absl::Status SessionImpl::DestructExecutable(Handle executable) {
   if (programs_.contains(executable)) return DestructProgram(executable);
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
-  DropRecord(*entry->record);
+  if (entry->function != nullptr)
+    functions_->Drop(entry->record);
+  else
+    DropRecord(*entry->record);
   executables_.erase(executable);
   return absl::OkStatus();
 }
@@ -229,6 +234,8 @@ void SessionImpl::Describe(Handle executable, ::pathways::v1::Describe::What wha
   if (programs_.contains(executable))
     status = absl::UnimplementedError(
         "a program of many nodes has no description of its own: ask for those of its nodes' executables");
+  if (status.ok() && (*entry)->function != nullptr)
+    status = absl::UnimplementedError("a Python function has no compiled text and no costs");
   if (status.ok()) status = devices_.Check((*entry)->record->devices);
   if (status.ok() && !(*entry)->unloaded.ok()) status = (*entry)->unloaded;
   if (!status.ok()) return Answer<::pathways::v1::Described>(std::move(done), status);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/dispatch/plan_execute.h"
 
@@ -35,7 +36,8 @@ absl::Status SessionImpl::CheckArgs(ExecutableEntry& executable, CheckedExecute&
       continue;
     }
     if (executable.accepted[i] == arg.spec) continue;
-    PW_RETURN_IF_ERROR(program::CheckArgument(record, static_cast<int>(i), *arg.spec));
+    PW_RETURN_IF_ERROR(executable.function != nullptr ? session::CheckFunctionArgument(*executable.function, i, *arg.spec)
+                                                      : program::CheckArgument(record, static_cast<int>(i), *arg.spec));
     executable.accepted[i] = arg.spec;
   }
   return absl::OkStatus();
@@ -164,7 +166,9 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   }
   const std::shared_ptr<const program::Executable> record = call->executable->record;
   const bool launch = call->input_error.ok();
-  if (launch) {
+  if (launch && call->executable->function != nullptr) {
+    functions_->Launch({*record, call->args, call->results, run, request.stream});
+  } else if (launch) {
     Launch(request, *call, run);
   } else {
     for (size_t i = 0; i < call->results.size(); ++i)

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/program_steps.h"
+#include "pathways/controller/session/session_functions.h"
 
 namespace pw::controller {
 namespace {
@@ -28,6 +29,7 @@ SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, 
              }),
       room_(fabric->limits().staged_bytes),
       steps_(std::make_unique<ProgramSteps>(this)),
+      functions_(std::make_unique<SessionFunctions>(this)),
       run_results_(fabric) {
   fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
 }

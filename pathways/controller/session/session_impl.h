@@ -2,12 +2,11 @@
 //   - session_impl.cc: beginning and end, helpers of all families
 //   - session_host_buffers.cc: bytes that the client sends before or after the requests that name them
 //   - session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
-//   - session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
-//   - session_arrays_files.cc: arrays that hosts save to files and load from them
+//   - session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting; session_arrays_files.cc: saving and loading
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take a lost one's seat; slices/session_slices.cc, session_remap.cc: virtual slices that end or move
-// Parts: SessionDevices (those that it may use), PendingReads (requests that wait for arrays), RunResults, ArrayTable, SessionLanes.
+// Parts: SessionDevices (those that it may use), SessionFunctions (Python on hosts), PendingReads (requests that wait for arrays), and others.
 //
 // The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
 // it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
@@ -38,6 +37,7 @@
 namespace pw::controller {
 
 class ProgramSteps;
+class SessionFunctions;
 using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
 
 class SessionImpl final : public Session {
@@ -131,6 +131,7 @@ class SessionImpl final : public Session {
  private:
   using Run = ExecuteRun;
   friend class ProgramSteps;
+  friend class SessionFunctions;
   struct CheckedExecute;
 
   // -- session_impl.cc
@@ -193,11 +194,9 @@ class SessionImpl final : public Session {
   absl::StatusOr<StringCells> ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const;
   absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
 
-  // -- session_arrays_files.cc
+  // -- session_arrays_files.cc, session_arrays_read.cc
   absl::StatusOr<const ArrayEntry*> CheckSave(Handle array);
   absl::StatusOr<Record> TryLoad(const std::string& location, const session::LoadRequest::Array& array, const SpecPtr& spec);
-
-  // -- session_arrays_read.cc
   void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
   absl::StatusOr<const ArrayEntry*> CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t* bytes);
   void FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done);
@@ -293,6 +292,7 @@ class SessionImpl final : public Session {
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
   const std::unique_ptr<ProgramSteps> steps_;
+  const std::unique_ptr<SessionFunctions> functions_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   RunResults run_results_;
 };

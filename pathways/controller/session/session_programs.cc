@@ -140,6 +140,8 @@ void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
       if (alive.expired()) info = absl::CancelledError("the session has ended");
       if (info.ok()) compile->executables[i] = (*info)->handle;
       absl::StatusOr<ExecutableEntry*> entry = info.ok() ? FindExecutable((*info)->handle) : info.status();
+      if (entry.ok() && (*entry)->function != nullptr)
+        entry = absl::UnimplementedError("it is a Python function, which a program of many nodes cannot call: call it by itself");
       if (entry.ok()) {
         compile->records[i] = (*entry)->record;
       } else if (compile->error.ok()) {

@@ -8,6 +8,7 @@
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/buffers/region_copy.h"
 #include "pathways/program/repeated_moves.h"
+#include "pathways/session/host_function.h"
 #include "pathways/session/wire.h"
 
 namespace pw::controller {
@@ -89,7 +90,7 @@ void FakeWorker::Join(net::Transport* transport, const std::string& address) {
     hello.set_stablehlo_version(options_.stablehlo_version);
     for (int d = 0; d < options_.devices; ++d) {
       auto& device = *hello.add_devices();
-      device.set_kind("fake");
+      device.set_kind(options_.kind);
       device.set_local_hardware_id(d);
       device.set_to_string(absl::StrCat("FakeDevice(id=", d, ")"));
       device.set_debug_string(d % 2 == 0 ? "id=" : "fake");
@@ -198,7 +199,11 @@ void FakeWorker::Handle(const Command& command, std::string payload) {
   if (command.has_put() && command.put().payload_bytes() > 0) incoming_[command.put().transfer()] = {payload, payload.size(), {}};
   if (command.has_compile()) {
     auto& compiled = *held_compiled_.add_events()->mutable_compiled();
-    compiled.ParseFromString(payload.substr(0, command.compile().program_bytes()));
+    std::string toy = payload.substr(0, command.compile().program_bytes());
+    if (::pathways::v1::HostFunction function;
+        command.compile().format() == session::kHostFunctionFormat && function.ParseFromString(toy))
+      toy = function.text();
+    compiled.ParseFromString(toy);
     compiled.set_executable(command.compile().executable());
     if (reads_newer) compiled.clear_newer_than_runtime();
     if (compiled.newer_than_runtime())
@@ -462,8 +467,10 @@ void FakeWorker::RunExecute(const v1::Execute& execute) {
   for (int s : shards) {
     for (uint64_t arg : execute.args()) status.Update(Read({arg, s}).status());
   }
+  SendStrings(execute, status);
   for (int k = 0; k < execute.results_size(); ++k) {
     const auto& output = compiled.outputs(k);
+    if (output.dtype() == static_cast<int>(buffers::DType::kString)) continue;
     for (int s : shards) {
       Shard& shard = shards_[{execute.results(k), s}];
       shard = {output.dtype(), ToDims(output.shard_dims()), status.ok() ? absl::StatusOr<std::string>("") : status};

@@ -8,6 +8,7 @@
 //   - "add":    result 0 is argument 0 + argument 1 (f32)
 //   - "fail":   every run fails with RESOURCE_EXHAUSTED "toy failure"
 //   - "refuse": compilation fails with INVALID_ARGUMENT "toy refusal"
+// A Python function (session/host_function.h) has such bytes as its text. What it makes of strings is the text "strings of shard S".
 // A toy with newer_than_runtime is refused for that reason, unless the worker reads_newer.
 //
 // There are no files: a load makes arrays whose bytes are all 7.
@@ -43,6 +44,7 @@ class FakeWorker : private net::Connection::Handler {
     int protocol_version = 1;
     std::string process_address = {};  // empty: no programs over several hosts
     std::string token = {};
+    std::string kind = "fake";  // of the devices
   };
   struct Hub {
     std::map<uint64_t, absl::StatusOr<std::string>> transfers;
@@ -116,6 +118,7 @@ class FakeWorker : private net::Connection::Handler {
   void RunPut(const ::pathways::v1::Put& put);
   void RunFetch(const ::pathways::v1::Fetch& fetch);
   void RunExecute(const ::pathways::v1::Execute& execute);
+  void SendStrings(const ::pathways::v1::Execute& execute, const absl::Status& status);
   void RunMove(const ::pathways::v1::Move& move);
   void RunAlias(const ::pathways::v1::Alias& alias);
   // -- fake_worker_arrays.cc

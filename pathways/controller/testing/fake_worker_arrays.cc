@@ -1,6 +1,8 @@
-// Commands that give bytes another type, and those about files.
+// Commands that give bytes another type, and those about files; strings that Python functions make.
+#include "absl/strings/str_cat.h"
 #include "pathways/buffers/dtype.h"
 #include "pathways/controller/testing/fake_worker.h"
+#include "pathways/session/wire.h"
 
 namespace pw::controller {
 
@@ -46,6 +48,17 @@ void FakeWorker::RunLoad(const ::pathways::v1::LoadTiles& load) {
     for (const auto& p : tile.placements()) shards_[{load.array(), p.shard()}] = {load.stored().dtype(), dims, value};
   }
   Done(load.op(), error);
+}
+
+void FakeWorker::SendStrings(const ::pathways::v1::Execute& execute, const absl::Status& status) {
+  for (const auto& asked : execute.string_results()) {
+    ::pathways::v1::FromWorker message;
+    auto& described = *message.add_events()->mutable_described();
+    described.set_query(asked.query());
+    if (status.ok()) described.set_module(absl::StrCat("strings of shard ", asked.shard()));
+    session::ToProto(status, described.mutable_status());
+    Send(message);
+  }
 }
 
 }  // namespace pw::controller

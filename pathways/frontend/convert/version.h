@@ -9,9 +9,11 @@
 
 namespace pw::frontend {
 
-// RemapPlanProto: version 6 names shards by device (jaxlib 0.12). XlaCompileOptionsProto: version 4 can ask for bundles of outputs.
+// RemapPlanProto: version 6 names shards by device (jaxlib 0.12). XlaCompileOptionsProto and CustomCallCompileOptionsProto: version 4 can
+// ask for bundles of outputs.
 inline constexpr int32_t kNewestRemapPlan = 6;
 inline constexpr int32_t kNewestXlaCompileOptions = 4;
+inline constexpr int32_t kNewestCustomCallOptions = 4;
 
 // UNIMPLEMENTED for a message that is newer than this server: its fields may have another meaning.
 inline absl::Status CheckVersion(absl::string_view message, int32_t version, int32_t newest = 0) {

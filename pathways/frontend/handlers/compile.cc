@@ -6,6 +6,7 @@
 #include "absl/strings/strip.h"
 #include "ifrt_proxy/serdes.pb.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/frontend/convert/host_function.h"
 #include "pathways/frontend/convert/version.h"
 #include "pathways/frontend/handlers/results.h"
 #include "pathways/frontend/translation/translating_compiler.h"
@@ -119,10 +120,22 @@ Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   };
 }
 
-// When jax finds "PjRtCompiler requires an HloProgram" in the text, it runs the function in the client's own process.
-Action RefuseCustomCall(const xla::ifrt::proxy::CompileRequest&) {
-  return FailWith({}, absl::UnimplementedError(
-                          "PjRtCompiler requires an HloProgram: this server has no Python to run a colocated function in"));
+// A Python function that is to run on hosts. No error may contain "PjRtCompiler requires an HloProgram": jax would run the function in the client's
+// own process then.
+Action CompileHostFunction(const xla::ifrt::proxy::CompileRequest& message) {
+  absl::StatusOr<session::HostFunction> function = HostFunctionFromProto(message);
+  if (!function.ok()) return FailWith({}, function.status());
+  controller::CompileRequest request;
+  request.format = session::kHostFunctionFormat;
+  request.program = Bytes::FromString(session::SerializeHostFunction(*std::move(function)));
+  return [request = std::move(request)](ClientSession& session, Reply reply) mutable {
+    session.session().Compile(
+        std::move(request), [weak = session.weak_from_this(),
+                             reply = std::move(reply)](absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+          if (!info.ok()) return std::move(reply).Fail(info.status());
+          if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
+        });
+  };
 }
 
 Action RefuseIfrtIr(const xla::ifrt::proxy::CompileRequest&) {
@@ -137,7 +150,7 @@ Action DecodeCompile(const IfrtRequest& message) {
   const std::string& type = request.program().type_name();
   if (type == "xla::ifrt::XlaProgram" || type == "xla::ifrt::HloProgram") return CompileXla(request);
   if (type == "xla::ifrt::PluginProgram") return CompilePlugin(request);
-  if (type == "xla::ifrt::CustomCallProgram") return RefuseCustomCall(request);
+  if (type == "xla::ifrt::CustomCallProgram") return CompileHostFunction(request);
   if (type == "xla::ifrt::IfrtIRProgram") return RefuseIfrtIr(request);
   return FailWith({}, absl::UnimplementedError(absl::StrCat("programs of type '", type, "' are not supported by this server")));
 }

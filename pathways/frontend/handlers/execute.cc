@@ -94,6 +94,7 @@ Action DecodeExecute(const IfrtRequest& message) {
   out.args = ToHandles(request.args_handles());
   out.results = ToHandles(request.result_array_handle());
   out.launch_id = request.execute_options().launch_id();
+  out.stream = static_cast<uint64_t>(request.execute_options().execution_stream_id());
   const auto& kept = request.execute_options().non_donatable_input_indices();
   out.non_donatable.assign(kept.begin(), kept.end());
   for (int32_t id : request.device_ids()) out.devices.push_back(DeviceId(id));

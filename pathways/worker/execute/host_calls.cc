@@ -17,7 +17,7 @@ HostCalls::HostCalls(Core* core, ClientLanes* lanes) : core_(core), lanes_(lanes
         strand->Post([this, alive, shared, done = std::move(done)]() mutable {
           if (alive.expired())
             return done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
-          Start(*shared, std::move(done));
+          Call(*shared, std::move(done));
         });
       });
 }
@@ -30,7 +30,7 @@ HostCalls::~HostCalls() {
     pending.at(call).done(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
 }
 
-void HostCalls::Start(const device::HostCallRequest& request, DoneFn done) {
+void HostCalls::Call(const device::HostCallRequest& request, DoneFn done) {
   if (core_->ended.contains(request.session))
     return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
   if (lanes_->Serves(request.session)) return lanes_->Call(request, std::move(done));

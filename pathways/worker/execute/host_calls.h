@@ -24,6 +24,8 @@ class HostCalls {
   HostCalls(Core* core, ClientLanes* lanes);
   ~HostCalls();
 
+  // Calls a function of a session's client. REQUIRES: on the strand. `done` may run on any thread.
+  void Call(const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done);
   void Reply(const pathways::v1::HostReply& reply, const Bytes& payload);
   void ReleaseOwner(SessionId session);
 
@@ -33,8 +35,6 @@ class HostCalls {
     SessionId session;
     DoneFn done;
   };
-  void Start(const device::HostCallRequest& request, DoneFn done);
-
   Core* const core_;
   ClientLanes* const lanes_;
   uint64_t next_call_ = 1;

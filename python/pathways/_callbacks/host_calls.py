@@ -24,6 +24,7 @@ import os
 import queue
 import socket
 import struct
+import sys
 import threading
 import traceback
 
@@ -33,7 +34,9 @@ _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 16 << 20
 INTERNAL = 13
 NOT_FOUND = 5
-TRANSLATE = 0  # the number of a callback that belongs to no program: pathways/callbacks/call_message.h
+# The numbers of callbacks that belong to no program.
+TRANSLATE = 0           # pathways/callbacks/call_message.h
+OUTPUT = (1 << 53) - 1  # pathways/worker/python/session_python.h
 
 
 def _translate(program, version):
@@ -41,6 +44,16 @@ def _translate(program, version):
     from pathways._jax import portable_programs
 
     return [np.frombuffer(portable_programs.translate(program.tobytes(), version.tobytes().decode()), np.uint8)]
+
+
+def _print_output(host, text):
+    """Prints what a process of colocated functions has printed on its host."""
+    host = host.tobytes().decode(errors="replace")
+    lines = text.tobytes().decode(errors="replace").splitlines()
+    sys.stderr.write("".join(f"({host}) {line}\n" for line in lines))
+    sys.stderr.flush()
+    return []
+
 
 _thread = threading.local()
 
@@ -60,7 +73,8 @@ class Registry:
     _RETIRED_KEPT = 256
 
     def __init__(self):
-        self._functions = {TRANSLATE: (_translate, (np.dtype(np.uint8),) * 2, True)}
+        two_texts = (np.dtype(np.uint8),) * 2
+        self._functions = {TRANSLATE: (_translate, two_texts, True), OUTPUT: (_print_output, two_texts, True)}
         self._retired = collections.deque()
         self._numbers = itertools.count(1)
         self._unread = collections.deque()

@@ -49,6 +49,13 @@ def _front_door():
     return ["--translator-python", sys.executable, *_client_files(here=True)]
 
 
+def _host_python(named, own_only):
+    """Returns the flags of a worker that runs clients' Python functions. `named`: the interpreter. Without one, PATHWAYS_HOST_PYTHON names it; "off":
+    none. Else it is this one if only this user's processes can connect (`own_only`): a client's functions have the worker's rights."""
+    named = named or os.environ.get("PATHWAYS_HOST_PYTHON") or (sys.executable if own_only else "off")
+    return [] if named == "off" else ["--host-python", named]
+
+
 def agent(cluster, listen, port_file=None, patience=None):
     """Returns the agent's command line. `cluster`: the controller's address for clients. `patience`: seconds to wait for the controller when a program
     connects. The first line of the port file is the address that programs connect to."""
@@ -61,7 +68,8 @@ def agent(cluster, listen, port_file=None, patience=None):
 def local(island, host, platform, devices, port_file, listen):
     """Returns the command line of a cluster of one host in one process. Its first line of the port file is the address that programs connect to;
     `listen`: the address of its controller."""
-    return [binaries.find("pathways-local"), "--port-file", port_file, *_local(island, host, platform, devices, listen), *_front_door()]
+    return [binaries.find("pathways-local"), "--port-file", port_file, *_local(island, host, platform, devices, listen), *_front_door(),
+            *_host_python(None, listen.startswith("unix:"))]
 
 
 def local_in_this_process(island, host, platform, devices, listen, log):
@@ -121,12 +129,12 @@ def _devices(platform, devices):
 
 
 def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None,
-           listen_lanes=None):
+           listen_lanes=None, host_python=None, own_only=False):
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
-    on which the other workers reach this one."""
+    on which the other workers reach this one. `host_python`, `own_only`: as in _host_python."""
     args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices),
-            *_client_files(here=addresses.listens_here(controller_address))]
+            *_client_files(here=addresses.listens_here(controller_address)), *_host_python(host_python, own_only)]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:

@@ -36,7 +36,7 @@ class Cluster:
 
     def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, metrics_port=None,
-                 hang_limit=None, usage_file=None):
+                 hang_limit=None, usage_file=None, host_python=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -49,6 +49,7 @@ class Cluster:
         self.heartbeat = heartbeat
         self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
         self.spill = spill
+        self.host_python = host_python  # the interpreter for clients' Python functions; None: command_lines' own choice
         self.dispatch = dispatch
         self.usage_file = usage_file  # where the controller keeps what users use; None: nowhere
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice
@@ -175,7 +176,8 @@ class Cluster:
         most_hosts = max(hosts + 2, command_lines.MOST_HOSTS) if self.joinable is not None else hosts + 2 if hosts > 1 else 1
         for number, (island, host) in enumerate(self.shape.placement(), 1):
             args = command_lines.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
-                                        self.checksum, self.memory_limit, self._listen_lanes())
+                                        self.checksum, self.memory_limit, self._listen_lanes(), self.host_python,
+                                        own_only=self.listen.startswith("unix:"))
             args += ["--exit-with-controller", *self._metrics(host, number)]
             if self.owned:
                 args.append("--exit-with-parent")

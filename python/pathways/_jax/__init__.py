@@ -7,6 +7,7 @@ May import no other room.
     compilation.py        hooks compilation, for the modules that rewrite programs or inspect executables
     placement.py          reads where arrays are
     virtual_devices.py    hides the devices of virtual slices
+    colocated.py          the host's half of colocated Python
     mlir_context.py       shares one MLIR context among the computations of a program
     portable_programs.py  writes programs for older versions of StableHLO
 """

@@ -143,6 +143,31 @@ COST_ANALYSIS = _seam(
     "jax asks the client library for it, and neither the proxy's client nor those of plugins have one",
     "cost_analysis() of what is not compiled raises an error or returns None; Compiled.cost_analysis() works")
 
+# --------------------------------------------------------------------------------------------------------- colocated Python
+COLOCATED_SERIALIZE = _seam(
+    "COLOCATED_SERIALIZE", "jax.experimental.colocated_python.func", "_serialize",
+    "the sources of a program's own modules, for colocated Python,",
+    "jax pickles a function and sends it in one step, without a hook",
+    "Colocated functions run on hosts if these have the modules that they name")
+
+COLOCATED_FALLBACK = _seam(
+    "COLOCATED_FALLBACK", "jax.experimental.colocated_python.api", "_colocated_cpu_devices_cached_fallback_to_cpu_backend",
+    "errors where a cluster has no CPU devices beside its accelerators",
+    "colocated_cpu_devices takes this process's own CPU devices then, and has no hook",
+    "Colocated functions beside such accelerators run in the client's process")
+
+COLOCATED_DESERIALIZE = _seam(
+    "COLOCATED_DESERIALIZE", "jax.experimental.colocated_python.serialization", "_deserialize",
+    "colocated functions on hosts",
+    "only Google's runtime calls it, on its hosts",
+    "Colocated functions fail when they are loaded, and say so", since="0.9.1")
+
+COLOCATED_CLIENT = _seam(
+    "COLOCATED_CLIENT", "jaxlib._pathways", "_create_cpu_client",
+    "colocated functions on hosts",
+    "jax's own CPU backend numbers its devices from 0, and a cluster's have other ids",
+    "Colocated functions fail when they are loaded, and say so", since="0.9.1")
+
 # ----------------------------------------------------------------------------------------------------------------- callbacks
 EMIT_CALLBACK = _seam(
     "EMIT_CALLBACK", "jax._src.callback", "emit_python_callback",

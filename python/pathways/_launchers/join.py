@@ -75,7 +75,8 @@ def worker(args):
     platform = args.platform or report.get("platform") or command_lines.default_platform()
     host = host_name(args.host, report)
     command = command_lines.worker(where, host, args.island, platform, args.devices or local.default_shape().devices, advertise=args.advertise,
-                                   checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes)
+                                   checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes,
+                                   host_python=args.host_python)
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.metrics_port is not None and args.metrics_token_file is None:

@@ -1,0 +1,64 @@
+// SessionFunctions: the Python functions of a session that run on hosts (session/host_function.h).
+//
+// Hosts load functions like programs. A call is one Execute to each host that has shards of the arrays. It is no gang and takes no turn on the
+// devices: computations that read its results are granted when it has ended.
+//
+// Arrays of strings are in the controller (arrays/string_arrays.h). As arguments they travel with the command; while the client has not sent them,
+// the command waits, and those of the same stream behind it. Strings that a function makes come shard by shard as answers to questions
+// (Execute.string_results).
+//
+// SessionImpl owns it. Strand-confined.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/controller/session/session_impl.h"
+#include "pathways/session/host_function.h"
+
+namespace pw::controller {
+
+class SessionFunctions {
+ public:
+  explicit SessionFunctions(SessionImpl* session);
+  ~SessionFunctions();
+
+  using Info = std::shared_ptr<const ExecutableInfo>;
+  // SessionImpl::Compile of this format. The executable is one of the session's own afterwards.
+  void Compile(CompileRequest request, ResultCallback<Info> done);
+
+  struct Call {
+    const program::Executable& function;
+    const std::vector<ArrayEntry*>& args;
+    const std::vector<Handle>& results;  // new handles
+    std::shared_ptr<ExecuteRun> run;     // may be null
+    uint64_t stream;
+  };
+  // REQUIRES: the arguments have been checked, and the hosts are there.
+  void Launch(const Call& call);
+  // Drops a function from its hosts, after the calls that came before.
+  void Drop(std::shared_ptr<const program::Executable> function);
+
+ private:
+  struct Pending;
+  struct Outgoing;
+  using StringQueries = std::map<HostId, std::vector<::pathways::v1::Execute::StringResult>>;
+  absl::StatusOr<program::Executable> Check(const session::HostFunction& function) const;
+  ::pathways::v1::Command LoadCommand(const program::Executable& record, const CompileRequest& request) const;
+  void OnLoaded(Pending& pending);
+  void AwaitStrings(Handle result, uint32_t index, const SessionImpl::SpecPtr& spec, StringQueries* queries);
+  OpId NameOp(const Call& call, HostId host, const std::shared_ptr<WeakArrays>& waiting);
+  void AddStringArguments(const Call& call, Outgoing* outgoing) const;
+  void SendInOrder(uint64_t stream, Outgoing outgoing);
+  void Advance(uint64_t stream);
+  void Send(Outgoing& outgoing);
+
+  SessionImpl* const session_;
+  Fabric* const fabric_;
+  std::map<uint64_t, std::deque<Outgoing>> waiting_;  // by stream, in order; none is empty
+};
+
+}  // namespace pw::controller

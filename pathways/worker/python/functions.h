@@ -1,0 +1,83 @@
+// Functions: the Python functions of clients on this host (session/host_function.h), the processes that run them, and their calls.
+//
+// A session has one process here. It starts when the session's first function is loaded, and ends with the session. When it ends by itself, its loads
+// and calls fail, and the errors say how it ended. The next function or call gets a new process. Functions are loaded there again when they are called.
+//
+// A call waits for its arguments and for its turn. Calls of one session and stream are handed to the process in the order of their commands, a few
+// ahead of the one that runs. Calls of different streams run at the same time. When it is a call's turn, the bytes of its arguments are copied
+// into memory that the process maps (message.h); what it returns is placed on the devices. No call takes a turn on the devices.
+//
+// Invariants:
+//   FN-1  each Compile is answered by one Compiled, each Execute by one Done, each string result by one Described
+//   FN-2  calls of one stream are sent in order; of each stream at most kAhead are in the process or being copied for it
+//   FN-3  a dropped function stays usable for the calls that hold it. The process drops it after all calls of the session that came before, because
+//         they may use objects that it holds (jax's colocated classes)
+// Lives on the worker's strand.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "pathways/device/device.h"
+#include "pathways/net/file_socket.h"
+#include "pathways/net/shared_memory.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/python/call.h"
+#include "pathways/worker/python/session_python.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class Functions {
+ public:
+  static constexpr int kAhead = 2;
+  using ToClient = SessionPython::ToClient;
+
+  Functions(Core* core, PythonOptions options, ToClient to_client);
+  ~Functions();
+
+  void Compile(const pathways::v1::Compile& command, const Bytes& payload);
+  bool Has(ExecutableId id) const { return functions_.contains(id); }
+  // REQUIRES: Has the executable.
+  void Execute(const pathways::v1::Execute& command);
+  void Drop(ExecutableId id);
+  void ReleaseOwner(SessionId session);
+
+ private:
+  struct Stream;
+  struct Client;  // a session
+
+  absl::Status CheckAllowed();
+  SessionPython::Environment ForSessions();
+  absl::Status CheckCounts(const PythonFunction& function, const pathways::v1::Execute& command) const;
+  void Answer(uint64_t executable, const std::string& name, const absl::Status& status);
+  Hazards::Outcome Start(const PythonCallRef& call, const absl::Status& inputs);
+  absl::Status Copy(const PythonCallRef& call);
+  void Copied(const PythonCallRef& call, const absl::Status& status);
+  void Advance(SessionId session, uint64_t stream);
+  void PlaceResults(const PythonCallRef& call, std::vector<Bytes> parts);
+  void Placed(const PythonCallRef& call, const absl::Status& status);
+  void Fail(const PythonCallRef& call, const absl::Status& error);
+  void Leave(const PythonCallRef& call);
+  void AnswerString(uint64_t query, const absl::StatusOr<Bytes>& contents);
+
+  Core* const core_;
+  const PythonOptions options_;
+  const ToClient to_client_;
+  net::SharedMemoryFactory memory_;  // without a pool: the processes keep mappings as long as they like
+  std::unique_ptr<net::FileListener> files_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  uint64_t next_call_ = 1;
+  absl::flat_hash_map<ExecutableId, PythonFunctionRef> functions_;
+  std::map<SessionId, std::unique_ptr<Client>> clients_;
+};
+
+}  // namespace pw::worker

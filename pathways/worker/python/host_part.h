@@ -1,0 +1,44 @@
+// HostPart: one host's part of a Python function (session/host_function.h): the shards of its arrays that are on this host. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pathways/base/bytes.h"
+#include "pathways/base/ids.h"
+#include "pathways/buffers/array_spec.h"
+#include "pathways/v1/worker.pb.h"
+
+namespace pw::worker {
+
+struct LocalShard {
+  int index = 0;         // in the array
+  DeviceId device;       // as the client knows it
+  int local_device = 0;  // on this host
+  buffers::Dims dims;
+  int64_t bytes = 0;  // in host memory; of strings 0, because they have no size of their own
+};
+
+struct LocalArray {
+  buffers::DType dtype = buffers::DType::kInvalid;
+  std::string memory_kind;
+  std::vector<LocalShard> shards;  // at least one
+};
+
+struct HostPart {
+  std::string name;
+  std::string text;
+  std::vector<LocalArray> inputs;
+  std::vector<LocalArray> outputs;
+};
+
+// `devices`: the number of devices of this host. INVALID_ARGUMENT: the command does not fit the function in its payload, or this host.
+absl::StatusOr<HostPart> ReadHostPart(const pathways::v1::Compile& command, const Bytes& payload, HostId self, int devices);
+
+// The header with which a process loads the function, and the greeting that tells a process of its place in the cluster (message.h, process.h).
+std::string LoadHeader(uint64_t number, const HostPart& part);
+std::string Greeting(const pathways::v1::FunctionHosts& hosts, const std::string& host_name);
+
+}  // namespace pw::worker

@@ -1,0 +1,150 @@
+#include "pathways/worker/python/session_python.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::worker {
+namespace {
+
+constexpr size_t kMostOutputBytes = 1 << 20;  // that waits for the client
+constexpr size_t kOutputPiece = 64 << 10;
+
+std::string Explain(const std::string& how) {
+  if (how == "it was ended by signal 9")
+    return absl::StrCat(how, " (SIGKILL: by a user, or by the system because memory was short)");
+  if (how == "it was ended by signal 11") return absl::StrCat(how, " (SIGSEGV)");
+  return how;
+}
+
+}  // namespace
+
+absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
+  if (process_ == nullptr) {
+    loaded_.clear();
+    pid_ = 0;
+    const PythonOptions& options = *environment_.options;
+    process_ = std::make_unique<PythonProcess>(
+        std::vector<std::string>{options.python, "-P", "-m", "pathways._colocated.host"}, Greeting(hosts_, options.host_name),
+        PythonProcess::Environment{environment_.core->strand, options.threads, environment_.files},
+        static_cast<PythonProcess::Owner*>(this));
+  }
+  if (loaded_.contains(function.id)) return absl::OkStatus();
+  const std::string& text = function.part.text;
+  PW_ASSIGN_OR_RETURN(OutgoingMessage message, OutgoingMessage::Create(LoadHeader(function.id.v, function.part),
+                                                                       {static_cast<int64_t>(text.size())}, environment_.memory));
+  std::copy(text.begin(), text.end(), message.part(0));
+  process_->Send(std::move(message));
+  loaded_.insert(function.id);
+  return absl::OkStatus();
+}
+
+void SessionPython::Load(const PythonFunction& function, Loaded loaded) {
+  if (absl::Status status = EnsureLoaded(function); !status.ok()) return std::move(loaded)(status);
+  loading_[function.id].emplace_back(function.part.name, std::move(loaded));
+}
+
+void SessionPython::Unload(const PythonFunction& function) {
+  if (process_ == nullptr || loaded_.erase(function.id) == 0) return;
+  absl::StatusOr<OutgoingMessage> message =
+      OutgoingMessage::Create(absl::StrCat("{\"drop\":", function.id.v), {}, environment_.memory);
+  if (message.ok()) process_->Send(*std::move(message));
+}
+
+void SessionPython::Send(const PythonCallRef& call) {
+  if (absl::Status status = EnsureLoaded(*call->function); !status.ok()) return environment_.ended(call, status);
+  process_->Send(*std::move(call->message));
+  call->message.reset();
+  call->state = PythonCall::State::kSent;
+  running_[call->number] = call;
+  environment_.core->memory.Begin();
+}
+
+void SessionPython::OnMessage(PythonMessage message) {
+  if (process_ != nullptr) pid_ = process_->pid();
+  if (message.kind == PythonMessage::Kind::kLoaded) {
+    auto found = loading_.find(ExecutableId(message.number));
+    if (found == loading_.end()) return;
+    auto waiting = std::move(found->second);
+    loading_.erase(found);
+    for (auto& [name, loaded] : waiting) std::move(loaded)(message.status);
+    return;
+  }
+  auto found = running_.find(message.number);
+  if (found == running_.end()) return;
+  const PythonCallRef call = std::move(found->second);
+  running_.erase(found);
+  environment_.core->memory.End();
+  if (message.status.ok())
+    environment_.ended(call, std::move(message.parts));
+  else
+    environment_.ended(call, message.status);
+}
+
+void SessionPython::FailAll(const std::function<absl::Status(bool loading, const std::string& name)>& why) {
+  process_ = nullptr;
+  auto loading = std::exchange(loading_, {});
+  auto running = std::exchange(running_, {});
+  for (auto& [id, waiting] : loading) {
+    for (auto& [name, loaded] : waiting) std::move(loaded)(why(true, name));
+  }
+  for (auto& [number, call] : running) {
+    environment_.core->memory.End();
+    environment_.ended(call, why(false, call->function->part.name));
+  }
+}
+
+void SessionPython::Abandon(const absl::Status& why) {
+  FailAll([&](bool, const std::string&) { return why; });
+}
+
+// Calls that have not been handed over go to the next process.
+void SessionPython::OnEnded(const std::string& how) {
+  const std::string pid = pid_ != 0 ? absl::StrCat(" (pid ", pid_, ")") : "";
+  FailAll([&](bool loading, const std::string& name) {
+    return absl::UnavailableError(
+        absl::StrCat("the Python process of ", environment_.options->host_name, pid, " ended while it ",
+                     loading ? "loaded " : "ran ", name, ": ", Explain(how),
+                     loading ? ". The worker's log has what it wrote before it was connected"
+                             : ". The next call starts a new process; objects and results that the old one held are lost"));
+  });
+}
+
+void SessionPython::OnOutput(absl::string_view text) {
+  const size_t taken = std::min(text.size(), kMostOutputBytes - output_.size());
+  output_.append(text.data(), taken);
+  output_lost_ += text.size() - taken;
+  PassOutput();
+}
+
+void SessionPython::PassOutput() {
+  if (passing_ || output_.empty()) return;
+  std::string text = output_.substr(0, kOutputPiece);
+  output_.erase(0, text.size());
+  if (output_.empty() && output_lost_ > 0)
+    absl::StrAppend(&text, "\n[", std::exchange(output_lost_, 0), " bytes of output were dropped]\n");
+  passing_ = true;
+  device::HostCallRequest request;
+  request.session = session_;
+  request.callback = kOutputCallback;
+  for (const std::string& part : {environment_.options->host_name, text})
+    request.operands.push_back({buffers::DType::kU8, {static_cast<int64_t>(part.size())}, Bytes::Copy(part)});
+  environment_.to_client(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), strand = environment_.core->strand,
+                                              text](const device::HostCallReply& reply) {
+    strand->Post([this, alive, text, status = reply.status()] {
+      if (!alive.expired()) OutputPassed(text, status);
+    });
+  });
+}
+
+void SessionPython::OutputPassed(const std::string& text, const absl::Status& status) {
+  passing_ = false;
+  if (!status.ok()) {
+    PW_LOG_INFO << "a client's Python process printed: " << text;
+  }
+  PassOutput();
+}
+
+}  // namespace pw::worker

@@ -1,0 +1,87 @@
+// SessionPython: the Python process of one session on this host, and what the session has there. The process starts when it is needed, also again after
+// its end.
+//
+// What it prints goes to the client, a piece at a time. If the client does not take it, the output that does not fit the room for it is dropped, and a
+// line says how much. If the client has no place for output, the worker's log gets it.
+//
+// Invariants:
+//   SQ-1  each Load and each call of Send is answered once, unless this is destroyed first
+// Lives on the worker's strand.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/strings/string_view.h"
+#include "pathways/device/device.h"
+#include "pathways/net/file_socket.h"
+#include "pathways/net/shared_memory.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/python/call.h"
+#include "pathways/worker/python/process.h"
+#include "pathways/worker/store/core.h"
+
+namespace pw::worker {
+
+class SessionPython final : private PythonProcess::Owner {
+ public:
+  // The client's name for the function to which the processes' output goes: operands are the host's name and the text, of u8. In
+  // python/pathways/_callbacks/host_calls.py too.
+  static constexpr uint64_t kOutputCallback = (uint64_t{1} << 53) - 1;
+
+  using Loaded = absl::AnyInvocable<void(const absl::Status&) &&>;
+  using ToClient = std::function<void(device::HostCallRequest, std::function<void(device::HostCallReply)> done)>;
+  // A call has ended: its results' bytes.
+  using Ended = std::function<void(const PythonCallRef& call, absl::StatusOr<std::vector<Bytes>> results)>;
+
+  // Shared by all sessions; all members outlive this.
+  struct Environment {
+    Core* core;
+    const PythonOptions* options;
+    net::FileListener* files;
+    net::SharedMemoryFactory* memory;
+    ToClient to_client;
+    Ended ended;
+  };
+
+  SessionPython(const Environment& environment, SessionId session, pathways::v1::FunctionHosts hosts)
+      : environment_(environment), session_(session), hosts_(std::move(hosts)) {}
+  ~SessionPython() override { process_ = nullptr; }
+
+  void Load(const PythonFunction& function, Loaded loaded);
+  void Unload(const PythonFunction& function);
+  // Hands a call over, which has been copied. Its state is kSent afterwards, unless it has ended.
+  void Send(const PythonCallRef& call);
+  // Ends the process, and fails what it was doing.
+  void Abandon(const absl::Status& why);
+
+ private:
+  void OnMessage(PythonMessage message) override;
+  void OnOutput(absl::string_view text) override;
+  void OnEnded(const std::string& how) override;
+
+  absl::Status EnsureLoaded(const PythonFunction& function);
+  void FailAll(const std::function<absl::Status(bool loading, const std::string& name)>& why);
+  void PassOutput();
+  void OutputPassed(const std::string& text, const absl::Status& status);
+
+  const Environment environment_;
+  const SessionId session_;
+  const pathways::v1::FunctionHosts hosts_;
+  std::unique_ptr<PythonProcess> process_;    // null: there is none now
+  int pid_ = 0;                               // its, once it has sent something
+  absl::flat_hash_set<ExecutableId> loaded_;  // the functions that it has been sent
+  std::map<ExecutableId, std::vector<std::pair<std::string, Loaded>>> loading_;
+  std::map<uint64_t, PythonCallRef> running_;
+  std::string output_;
+  size_t output_lost_ = 0;
+  bool passing_ = false;  // the client has not taken the last piece yet
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace pw::worker

@@ -1,0 +1,9 @@
+"""Colocated Python: functions of jax.experimental.colocated_python run on the hosts of their devices, in processes beside the workers.
+
+May import _jax and _client.
+
+    envelope.py   what travels with a function: the client's Python version, jax configuration, and the sources of its own modules
+    functions.py  in the client: puts functions into envelopes, and lets none of them run here by mistake
+    host.py       the process on a host: a worker starts it for each session (pathways/worker/python)
+    wire.py       the messages between that process and its worker
+"""

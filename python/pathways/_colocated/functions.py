@@ -1,0 +1,80 @@
+"""Colocated functions in the client: each is compiled for the hosts of its devices, in its envelope (envelope.py).
+
+jax runs such a function in this process where the backend cannot take it. A data loader or a checkpoint would then read this machine's files, without
+any error. So for our devices it runs on their hosts, or the call fails.
+"""
+
+import functools
+import importlib.abc
+import importlib.util
+import sys
+
+from pathways._client import doors
+from pathways._colocated import envelope
+from pathways._jax import seams
+
+
+def install(is_ours):
+    """Changes jax's module once it is imported: few programs use it. is_ours(client): whether the client is a Pathways backend. Idempotent."""
+    name = seams.COLOCATED_SERIALIZE.module
+    if name in sys.modules:
+        return _change(is_ours)
+    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport(name, lambda: _change(is_ours)))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls `then` when a module has been imported."""
+
+    def __init__(self, name, then):
+        self._name, self._then = name, then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            self._then()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _change(is_ours):
+    serialize, fall_back = seams.COLOCATED_SERIALIZE.find(), seams.COLOCATED_FALLBACK.find()
+    if serialize is not None and not getattr(serialize, "_pathways", False):
+        seams.COLOCATED_SERIALIZE.replace(_for_hosts(serialize, is_ours))
+    if fall_back is not None and not getattr(fall_back, "_pathways", False):
+        seams.COLOCATED_FALLBACK.replace(_without_fallback(fall_back, is_ours))
+
+
+def _for_hosts(ordinary, is_ours):
+    @functools.wraps(ordinary)
+    def serialize(function_and_specialization):
+        devices = function_and_specialization[-1]
+        if not is_ours(devices[0].client):
+            return ordinary(function_and_specialization)
+        if doors.chosen() == "pjrt":
+            raise NotImplementedError("colocated Python does not go through the PJRT door, which this process has taken: set PATHWAYS_DOOR=ifrt, or "
+                                      "import jax.experimental.colocated_python before the first use of a device")
+        return envelope.pack(ordinary(function_and_specialization))
+
+    serialize._pathways = True
+    return serialize
+
+
+def _without_fallback(ordinary, is_ours):
+    """jax takes this process's own CPU devices for those beside an accelerator that has none."""
+
+    @functools.wraps(ordinary)
+    def find(devices):
+        if is_ours(devices[0].client) and devices[0].device_kind != "cpu":
+            raise NotImplementedError(f"the cluster has no CPU devices beside {devices[0]}: colocated Python runs on clusters of CPU devices only")
+        return ordinary(devices)
+
+    find._pathways = True
+    return find
