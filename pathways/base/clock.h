@@ -10,12 +10,15 @@ class Clock {
   virtual ~Clock() = default;
   // Returns the time, monotonic where the platform allows: only differences are meaningful.
   virtual absl::Time Now() = 0;
+  // Returns the time of day at a time of Now, for people to read.
+  virtual absl::Time TimeOfDay(absl::Time at) { return at; }
 };
 
 // The machine's steady clock. One per process is enough; it has no state.
 class SteadyClock : public Clock {
  public:
   absl::Time Now() override;
+  absl::Time TimeOfDay(absl::Time at) override;
 };
 
 }  // namespace pw

@@ -49,7 +49,8 @@ std::string WithClusterId(std::string text, DeviceId id) {
   return end == at + 3 ? text : text.replace(at + 3, end - at - 3, absl::StrCat(id.v));
 }
 
-DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device& device, const std::string& platform) {
+DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device& device, const resource::Host& host,
+                      const std::string& platform) {
   DeviceInfo info;
   info.id = device.id;
   info.local_device_id = device.id.v;  // every device is local to the one client process
@@ -59,7 +60,7 @@ DeviceInfo ShowDevice(const resource::Topology& topology, const resource::Device
   info.debug_string = WithClusterId(device.description.debug_string, device.id);
   info.to_string = WithClusterId(device.description.to_string, device.id);
   info.memories = device.memories;
-  resource::Attributes attributes = resource::ClientAttributes(topology, device);
+  resource::Attributes attributes = resource::ClientAttributes(topology, device, host);
   info.int_attributes = std::move(attributes.ints);
   info.string_attributes = std::move(attributes.strings);
   info.list_attributes = std::move(attributes.lists);
@@ -121,9 +122,19 @@ std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& top
   }
   const resource::Snapshot snapshot = topology.TakeSnapshot();
   for (const resource::Device& device : snapshot.devices)
-    info->devices.push_back(ShowDevice(topology, device, info->platform_name));
+    info->devices.push_back(ShowDevice(topology, device, *topology.FindHost(device.host), info->platform_name));
   for (const resource::Memory& memory : snapshot.memories) info->memories.push_back(ShowMemory(memory));
   return info;
+}
+
+void AddEmptySeats(const resource::Topology& topology, const std::string& platform, SpareDevices& spares) {
+  for (const resource::EmptySeat& seat : topology.empty_seats()) {
+    for (const auto& device : seat.devices) {
+      spares.devices.push_back(ShowDevice(topology, *device, seat.host, platform));
+      spares.devices.back().int_attributes[kEmptySeat] = 1;
+    }
+    for (const auto& memory : seat.memories) spares.memories.push_back(ShowMemory(*memory));
+  }
 }
 
 }  // namespace pw::controller

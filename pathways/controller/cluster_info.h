@@ -24,4 +24,10 @@ absl::Status CheckHello(const ::pathways::v1::Hello& hello, const std::string& p
 std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& topology,
                                                    const std::vector<const ::pathways::v1::Hello*>& hellos);
 
+// The attribute of devices that had no host when the client connected (python/pathways/_jax/virtual_devices.py).
+inline constexpr char kEmptySeat[] = "empty_seat";
+
+// Adds the devices of the empty seats to those that a client does not list.
+void AddEmptySeats(const resource::Topology& topology, const std::string& platform, SpareDevices& spares);
+
 }  // namespace pw::controller

@@ -1,11 +1,13 @@
 #include "pathways/dataflow/frame.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/unreachable_host.h"
 
 namespace pw::dataflow {
 namespace {
@@ -17,12 +19,14 @@ constexpr size_t kMessageOverhead = 32;
 void ToProto(const absl::Status& status, ::pathways::v1::Status* proto) {
   proto->set_code(static_cast<int>(status.code()));
   proto->set_message(std::string(status.message()));
+  if (const std::optional<HostId> host = UnreachableHost(status)) proto->set_unreachable_host(host->v);
 }
 
 // Returns an error even if the peer's code says OK.
 absl::Status ErrorFrom(const ::pathways::v1::Status& proto) {
-  const absl::Status status = StatusFrom(proto.code(), proto.message());
-  return status.ok() ? absl::UnknownError(proto.message()) : status;
+  absl::Status status = StatusFrom(proto.code(), proto.message());
+  if (status.ok()) return absl::UnknownError(proto.message());
+  return proto.has_unreachable_host() ? WithUnreachableHost(std::move(status), HostId(proto.unreachable_host())) : status;
 }
 
 void ToProto(RunId run, wire::Run* proto) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
+#include "pathways/base/unreachable_host.h"
 #include "pathways/dataflow/runtime.h"
 
 namespace pw::dataflow {
@@ -37,7 +38,7 @@ const HostPlan* Runtime::PlanOf(RunId id) const {
 }
 
 void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
-  const absl::Status status = absl::UnavailableError(absl::StrCat("lost ", ToString(host), ": ", reason.message()));
+  const absl::Status status = UnreachableHostError(host, absl::StrCat("lost ", ToString(host), ": ", reason.message()));
   if (!lost_.emplace(host, status).second) return;
   retired_.AddAll(host);
   early_.DropBefore(host, UINT64_MAX);
@@ -50,8 +51,8 @@ void Runtime::OnPeerLost(HostId host, const absl::Status& reason) {
 // messages have gone this way, the coordinators of runs that are over here are told too: the other side may be about to begin these runs.
 void Runtime::OnPeerBroken(HostId host, const absl::Status& reason) {
   if (lost_.contains(host)) return;
-  const absl::Status status = absl::UnavailableError(absl::StrCat("the way between ", ToString(environment_.self), " and ",
-                                                                  ToString(host), " broke: ", reason.message()));
+  const absl::Status status = UnreachableHostError(
+      host, absl::StrCat("the way between ", ToString(environment_.self), " and ", ToString(host), " broke: ", reason.message()));
   const bool used = flows_.contains(host) || batcher_.waiting_bytes(host, true) + batcher_.waiting_bytes(host, false) > 0;
   const std::vector<HostId> coordinators = used ? retired_.Coordinators() : std::vector<HostId>();
   DropQueues(host);

@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -184,6 +186,13 @@ using HostCallReply = absl::StatusOr<std::vector<Bytes>>;
 // Called on a thread of the runtime; must not block. `done` may be called on any thread, exactly once.
 using HostCallHandler = std::function<void(HostCallRequest request, std::function<void(HostCallReply)> done)>;
 
+// Whether a launch has failed because this other process is gone. The error's text says so, in every process of the launch: "process WORD of
+// the computation is gone"; WORD is the first word of the process's address.
+inline bool BlamesProcess(const absl::Status& error, absl::string_view address) {
+  return !address.empty() && absl::StrContains(error.message(), absl::StrCat("process ", address.substr(0, address.find(' ')),
+                                                                             " of the computation is gone"));
+}
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -197,7 +206,7 @@ class DeviceRuntime {
   virtual absl::StatusOr<MemoryUsage> Memory(int device) = 0;
   // Fails a launch that spans processes, because one of them will not complete it. Also valid before the launch starts here.
   virtual void AbortLaunch(int launch_id, const absl::Status& why) {}
-  // Another process is gone: launches that wait for it fail.
+  // Another process is gone: launches that wait for it fail (BlamesProcess).
   virtual void LoseProcess(const std::string& process, const absl::Status& why) {}
   // Sets the handler of host callbacks, replacing the previous one. Null: host callbacks are refused.
   virtual void SetHostCallHandler(HostCallHandler handler) = 0;

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/unreachable_host.h"
 #include "pathways/program/op_sharding.h"
 
 namespace pw::program {
@@ -220,7 +221,7 @@ absl::StatusOr<buffers::Sharding> Shardings::Make(uint32_t index, int rank) cons
 
 absl::Status WithLocation(const absl::Status& status, absl::string_view location) {
   if (status.ok() || location.empty() || absl::StrContains(status.message(), kMark)) return status;
-  return absl::Status(status.code(), absl::StrCat(status.message(), kMark, location, "]"));
+  return WithPayloadsOf(status, absl::Status(status.code(), absl::StrCat(status.message(), kMark, location, "]")));
 }
 
 std::string Program::Describe(int node) const {

@@ -95,7 +95,7 @@ void Topology::AddDevice(Host& host, DeviceDescription description, const Device
 }
 
 // Returns the empty seat that the host takes, if there is one, and removes it from the list.
-std::optional<Topology::EmptySeat> Topology::TakeSeat(IslandId island, const HostDescription& host) {
+std::optional<EmptySeat> Topology::TakeSeat(IslandId island, const HostDescription& host) {
   auto fits = [&](const EmptySeat& seat) {
     return seat.host.island == island &&
            absl::c_equal(seat.devices, host.devices, [](const std::shared_ptr<const Device>& a, const DeviceDescription& b) {
@@ -151,9 +151,9 @@ absl::StatusOr<Host> Topology::RemoveHost(HostId id) {
   if (found == nullptr) return absl::NotFoundError(absl::StrCat(ToString(id), " is not part of the cluster"));
   Host host = *found;
   for (DeviceId device : VirtualDevicesOf(id)) Unbind(device);
-  EmptySeat seat{host, {}};
+  EmptySeat seat{host, {}, {}};
   for (DeviceId device : host.devices) {
-    for (MemoryId memory : devices_[device.v]->memories) memories_[memory.v] = nullptr;
+    for (MemoryId memory : devices_[device.v]->memories) seat.memories.push_back(std::exchange(memories_[memory.v], nullptr));
     seat.devices.push_back(std::exchange(devices_[device.v], nullptr));
   }
   const auto order = [](const EmptySeat& s) { return std::pair(s.host.island, s.host.seat); };
@@ -196,6 +196,11 @@ const Device* Topology::FindFormerDevice(DeviceId id) const {
     }
   }
   return nullptr;
+}
+
+const Device* Topology::FindNowOrFormer(DeviceId id) const {
+  const Device* const now = FindDevice(id);
+  return now != nullptr ? now : FindFormerDevice(id);
 }
 
 const Island* Topology::FindIsland(IslandId id) const { return id.v < islands_.size() ? &islands_[id.v] : nullptr; }
@@ -262,7 +267,7 @@ std::string Topology::Summary() const {
   return text;
 }
 
-Attributes ClientAttributes(const Topology& topology, const Device& device) {
+Attributes ClientAttributes(const Topology& topology, const Device& device, const Host& host) {
   Attributes shown = device.description.attributes;
   for (const char* ours : {"island", "host", "slice_index", "virtual_task_index", "colocation_id"}) {
     shown.ints.erase(ours);
@@ -271,7 +276,6 @@ Attributes ClientAttributes(const Topology& topology, const Device& device) {
   }
   const Island& island = *topology.FindIsland(device.island);
   shown.strings["island"] = island.name;
-  const Host& host = *topology.FindHost(device.host);
   shown.strings["host"] = host.name;
   shown.ints["slice_index"] = island.id.v;
   shown.ints["virtual_task_index"] = host.seat;

@@ -114,6 +114,13 @@ struct Snapshot {
   std::vector<Memory> memories;
 };
 
+// An empty seat: the host that left it, and its devices.
+struct EmptySeat {
+  Host host;
+  std::vector<std::shared_ptr<const Device>> devices;
+  std::vector<std::shared_ptr<const Memory>> memories;
+};
+
 class Topology {
  public:
   // Adds a host; it takes an empty seat, or a new one (TO-7). INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names no memory kind or one twice.
@@ -155,19 +162,17 @@ class Topology {
 
   // Returns the device that was there before its seat became empty. Null if there was none, or if one is there.
   const Device* FindFormerDevice(DeviceId id) const;
+  // Returns the device that is there, or that was there. Null if there was none.
+  const Device* FindNowOrFormer(DeviceId id) const;
 
   uint64_t epoch() const { return epoch_; }  // grows whenever a host joins or leaves
   Snapshot TakeSnapshot() const;
   // Returns a line for the cluster and one for each host, for users.
   std::string Summary() const;
 
- private:
-  // An empty seat: the host that left it, and its devices.
-  struct EmptySeat {
-    Host host;
-    std::vector<std::shared_ptr<const Device>> devices;
-  };
+  const std::vector<EmptySeat>& empty_seats() const { return empty_seats_; }  // by island, then by seat
 
+ private:
   Island& IslandNamed(const std::string& name);
   void AddDevice(Host& host, DeviceDescription description, const Device* former);
   std::optional<EmptySeat> TakeSeat(IslandId island, const HostDescription& description);
@@ -178,7 +183,7 @@ class Topology {
   std::vector<std::shared_ptr<const Memory>> memories_;
   std::vector<Island> islands_;
   std::map<std::string, IslandId> island_ids_;
-  std::vector<EmptySeat> empty_seats_;  // by island, then by seat
+  std::vector<EmptySeat> empty_seats_;
   std::map<DeviceId, std::shared_ptr<const Device>> virtual_;
   uint64_t epoch_ = 0;
 };
@@ -190,7 +195,7 @@ class Topology {
 //   - virtual_task_index: the host's seat in its island; Orbax identifies a host by (slice_index, virtual_task_index)
 //   - colocation_id: for CPU devices, the device's id; each is its own CPU partner for jax's colocated Python
 //
-// REQUIRES: the device is in the topology.
-Attributes ClientAttributes(const Topology& topology, const Device& device);
+// `host`: of the device, perhaps the last one of an empty seat.
+Attributes ClientAttributes(const Topology& topology, const Device& device, const Host& host);
 
 }  // namespace pw::resource

@@ -63,6 +63,10 @@ TEST(TopologyTest, VirtualDevicesAreWhereTheirPhysicalOnesAre) {
   EXPECT_EQ(topology.FindDevice(virtual_device), nullptr);
 }
 
+Attributes Shown(const Topology& topology, const Device& device) {
+  return ClientAttributes(topology, device, *topology.FindHost(device.host));
+}
+
 TEST(TopologyTest, FormsOnlyOnce) {
   Topology topology;
   ASSERT_TRUE(topology.AddHost(HostWithMemories("a", "i", 1)).ok());
@@ -93,6 +97,20 @@ TEST(TopologyTest, AHostThatComesBackIsNewAndTakesItsSeat) {
   EXPECT_EQ(topology.FindMemory(MemoryId(3))->device, DeviceId(1));
 }
 
+TEST(TopologyTest, AnEmptySeatKeepsWhatClientsAreShown) {
+  Topology topology;
+  const HostId host = *topology.AddHost(HostWithMemories("a", "i", 1));
+  const Attributes before = Shown(topology, *topology.FindDevice(DeviceId(0)));
+  ASSERT_TRUE(topology.RemoveHost(host).ok());
+  ASSERT_EQ(topology.empty_seats().size(), 1u);
+  const EmptySeat& seat = topology.empty_seats()[0];
+  EXPECT_EQ(ClientAttributes(topology, *seat.devices[0], seat.host), before);
+  ASSERT_FALSE(seat.memories.empty());
+  EXPECT_EQ(seat.memories[0]->device, DeviceId(0));
+  ASSERT_TRUE(topology.AddHost(HostWithMemories("a", "i", 1)).ok());
+  EXPECT_TRUE(topology.empty_seats().empty());
+}
+
 TEST(TopologyTest, AHostTakesItsOwnSeatElseTheLowestThatFits) {
   Topology topology;
   ASSERT_TRUE(topology
@@ -108,7 +126,7 @@ TEST(TopologyTest, AHostTakesItsOwnSeatElseTheLowestThatFits) {
   EXPECT_THAT(own->devices, ElementsAre(DeviceId(2), DeviceId(3)));
   EXPECT_EQ(topology.FindFormerDevice(DeviceId(3)), nullptr);
   EXPECT_THAT(join(HostWithMemories("new", "i", 2))->devices, ElementsAre(DeviceId(0), DeviceId(1)));
-  EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(3))).ints.at("virtual_task_index"), 1);
+  EXPECT_EQ(Shown(topology, *topology.FindDevice(DeviceId(3))).ints.at("virtual_task_index"), 1);
 }
 
 TEST(TopologyTest, AHostOfOtherDevicesTakesANewSeat) {
@@ -165,7 +183,7 @@ TEST(TopologyTest, ShowsClientsThePlaceOfADevice) {
   ASSERT_TRUE(topology.FormCluster({a, b, c}).ok());
   const Device& first = *topology.FindDevice(DeviceId(0));
   const Device& second = *topology.FindDevice(DeviceId(1));
-  const Attributes shown = ClientAttributes(topology, first);
+  const Attributes shown = Shown(topology, first);
   EXPECT_EQ(shown.lists.at("coords"), (std::vector<int64_t>{1, 2, 3}));
   EXPECT_EQ(shown.ints.at("core_on_chip"), 1);
   EXPECT_EQ(shown.ints.at("slice_index"), 0);
@@ -174,15 +192,15 @@ TEST(TopologyTest, ShowsClientsThePlaceOfADevice) {
   EXPECT_EQ(shown.ints.at("virtual_task_index"), 0);
   EXPECT_FALSE(shown.strings.contains("virtual_task_index"));
   EXPECT_FALSE(shown.ints.contains("colocation_id"));
-  EXPECT_EQ(ClientAttributes(topology, second).ints.at("slice_index"), 1);
-  EXPECT_EQ(ClientAttributes(topology, second).ints.at("virtual_task_index"), 0);
-  const Attributes third = ClientAttributes(topology, *topology.FindDevice(DeviceId(2)));
+  EXPECT_EQ(Shown(topology, second).ints.at("slice_index"), 1);
+  EXPECT_EQ(Shown(topology, second).ints.at("virtual_task_index"), 0);
+  const Attributes third = Shown(topology, *topology.FindDevice(DeviceId(2)));
   EXPECT_EQ(third.ints.at("slice_index"), 1);
   EXPECT_EQ(third.ints.at("virtual_task_index"), 1);
   EXPECT_EQ(third.ints.at("colocation_id"), 2);
   // When a host leaves, the others keep their numbers: it may come back.
   ASSERT_TRUE(topology.RemoveHost(HostId(1)).ok());
-  EXPECT_EQ(ClientAttributes(topology, *topology.FindDevice(DeviceId(2))).ints.at("virtual_task_index"), 1);
+  EXPECT_EQ(Shown(topology, *topology.FindDevice(DeviceId(2))).ints.at("virtual_task_index"), 1);
 }
 
 TEST(TopologyTest, SummaryAndDescriptionAreForPeople) {

@@ -135,7 +135,8 @@ class Session {
   // the next three methods must follow. ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if this buffer alone exceeds the limit.
   virtual void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) = 0;
   virtual void ForgetHostBuffer(Handle handle) = 0;
-  virtual void FailHostBuffer(Handle handle, absl::Status error) = 0;  // replaces StoreHostBuffer: arrays that use the buffer become this error
+  virtual void FailHostBuffer(Handle handle,
+                              absl::Status error) = 0;  // replaces StoreHostBuffer: arrays that use the buffer become this error
   // ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if the buffer was not announced and exceeds the limit.
   virtual absl::Status StoreHostBuffer(Handle handle, Bytes data) = 0;
   // Waits if a running CopyToHostBuffer will fill the buffer; NOT_FOUND if none will.
@@ -187,7 +188,8 @@ class Session {
   virtual void AwaitEffects(StatusCallback done) = 0;
   virtual void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) = 0;
   virtual void GetProgramText(Handle executable, ResultCallback<std::string> done) = 0;
-  virtual void GetProgramModule(Handle executable, ResultCallback<std::string> done) = 0;  // the optimized one, an xla.HloModuleProtoWithConfig
+  virtual void GetProgramModule(Handle executable,
+                                ResultCallback<std::string> done) = 0;  // the optimized one, an xla.HloModuleProtoWithConfig
   virtual absl::Status DestructExecutable(Handle executable) = 0;
 };
 
@@ -224,7 +226,8 @@ struct ClusterInfo {
   std::vector<MemoryInfo> memories;
 };
 
-// Virtual devices on which a client can have slices. Announced when the client connects; a slice binds each to a physical device.
+// Devices that a client can use later. Announced when the client connects: virtual ones, each of which a slice binds to a physical device, and
+// those of empty seats.
 struct SpareDevices {
   std::vector<DeviceInfo> devices;
   std::vector<MemoryInfo> memories;
@@ -250,7 +253,7 @@ class Cluster : public Executor {
   // existing clients.
   virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
   // --- virtual slices; they end with their session ---
-  // Constant for the life of the session.
+  // As of now; a client that has connected keeps what it was told.
   virtual std::shared_ptr<const SpareDevices> Spares(SessionId session) = 0;
   // Answers at once: the slice is placed, waiting (see AwaitSlice) or refused. INVALID_ARGUMENT for a malformed request.
   virtual void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/unreachable_host.h"
 
 namespace pw::session {
 namespace {
@@ -78,8 +79,8 @@ void MemoryToProto(const MemoryInfo& memory, v1::MemoryDescription* proto) {
 }
 
 MemoryInfo MemoryFrom(const v1::MemoryDescription& proto) {
-  return {MemoryId(proto.id()),       proto.kind(),         proto.kind_id(), DevicesFrom(proto.devices()),
-          proto.debug_string(), proto.to_string()};
+  return {MemoryId(proto.id()),         proto.kind(),         proto.kind_id(),
+          DevicesFrom(proto.devices()), proto.debug_string(), proto.to_string()};
 }
 
 void ListToProto(const std::vector<DeviceInfo>& devices, const std::vector<MemoryInfo>& memories, v1::DeviceList* proto) {
@@ -105,7 +106,8 @@ absl::StatusOr<ValueInfo> ValueFrom(const v1::CompiledExecutable::Value& proto) 
   return ValueInfo{dtype, DimsFrom(proto.shard_dims()), proto.op_sharding(), proto.layout(), proto.memory_kind()};
 }
 
-void RangesToProto(const std::vector<buffers::ShardRange>& ranges, google::protobuf::RepeatedPtrField<v1::RemapStep::Range>* proto) {
+void RangesToProto(const std::vector<buffers::ShardRange>& ranges,
+                   google::protobuf::RepeatedPtrField<v1::RemapStep::Range>* proto) {
   for (const buffers::ShardRange& range : ranges) {
     auto* out = proto->Add();
     out->set_start(range.start);
@@ -127,7 +129,10 @@ void ToProto(const absl::Status& status, v1::Status* proto) {
   proto->set_message(std::string(status.message()));
 }
 
-absl::Status StatusFrom(const v1::Status& proto) { return pw::StatusFrom(proto.code(), proto.message()); }
+absl::Status StatusFrom(const v1::Status& proto) {
+  absl::Status status = pw::StatusFrom(proto.code(), proto.message());
+  return proto.has_unreachable_host() ? WithUnreachableHost(std::move(status), HostId(proto.unreachable_host())) : status;
+}
 
 std::vector<DeviceId> DevicesFrom(const google::protobuf::RepeatedField<int32_t>& ids) {
   std::vector<DeviceId> devices;

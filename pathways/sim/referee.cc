@@ -15,7 +15,7 @@ namespace {
 // Every life of a host has its own name: "w3.2" is the second life of w3.
 constexpr size_t kMaxViolations = 50;
 
-// Returns the name in the controller's error for the devices of a lost host: "lost host 'w3.2' of ...". A client may learn of a device when its
+// Returns the name in the controller's error for the devices of a lost host: "host 'w3.2' of ...". A client may learn of a device when its
 // host is lost already.
 std::optional<std::string> NameOfLost(const absl::Status& error) {
   const std::vector<std::string> parts = absl::StrSplit(error.message(), '\'');

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/unreachable_host.h"
 #include "pathways/worker/testing.h"
 
 namespace pw::worker {
@@ -94,6 +95,19 @@ TEST(SeveralHosts, AFailureHereIsReportedForTheOthers) {
   EXPECT_EQ(w.connection.launch_failed[0].launch(), 5u);
   EXPECT_THAT(w.connection.launch_failed[0].hosts(), ElementsAre(4));
   EXPECT_EQ(FromProto(w.connection.launch_failed[0].status()), w.connection.done.at(11));
+}
+
+TEST(SeveralHosts, AFailureForWantOfAnotherHostSaysWhichOne) {
+  SecondOfTwo w;
+  w.address_of_4 = "17 secret";
+  w.CompileForBoth(1, "args=1 outputs=1 dims=4 fail=process_17_of_the_computation_is_gone:_its_connection_has_ended");
+  w.PutParts(10, 100);
+  w.Launch(11, 5, 100, 101);
+  EXPECT_EQ(UnreachableHost(w.connection.done.at(11)), HostId(4)) << w.connection.done.at(11);
+  ASSERT_EQ(w.connection.launch_failed.size(), 1u);
+  EXPECT_EQ(w.connection.launch_failed[0].status().unreachable_host(), 4u) << "so that the others know it, too";
+  w.Launch(12, 6, 101, 102);
+  EXPECT_EQ(UnreachableHost(w.connection.done.at(12)), HostId(4)) << "what depends on it says the same";
 }
 
 TEST(SeveralHosts, WhoDoesNotSayWhereTheOthersAreIsRefused) {

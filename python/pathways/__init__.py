@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
 _ELASTIC = ("Elastic", "elastic")
 _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
-__all__ = ["__version__", "cond", "program", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_SLICES]
+__all__ = ["__version__", "cond", "program", "seats", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_SLICES]
 
 
 def __getattr__(name):  # importing pathways does not import jax; these attributes do
@@ -36,6 +36,10 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
         from pathways._program import choice
 
         return getattr(choice, name)
+    if name == "seats":
+        from pathways._client.seats import seats
+
+        return seats
     if name == "set_share":
         from pathways._client.set_share import set_share
 

@@ -7,6 +7,7 @@
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/cluster/observation.h"
+#include "pathways/controller/cluster_info.h"
 
 namespace pw::controller {
 
@@ -34,6 +35,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
         if (auto self = weak.lock()) self->strand_.Post(std::move(task));
       });
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
+  cluster->fabric_->losses().set_patience(cluster->options_.heartbeat_limit + cluster->tick());
   cluster->fabric_->set_make_key(cluster->options_.make_key);
   cluster->sessions_ = std::make_unique<SessionRegistry>(cluster->fabric_.get(), environment.clock, [weak](SessionId session) {
     auto self = weak.lock();
@@ -147,6 +149,13 @@ void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::s
   if (opened.ok() && !session.share.empty())
     sessions_->ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it was checked above
   Answer(std::move(opened), std::move(done));
+}
+
+// The devices of the client's slices to come, and those of empty seats: a client uses them when somebody sits there.
+std::shared_ptr<const SpareDevices> ClusterImpl::Spares(SessionId session) {
+  auto spares = std::make_shared<SpareDevices>(*slices_->Spares(session));
+  AddEmptySeats(fabric_->topology(), info_->platform_name, *spares);
+  return spares;
 }
 
 bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {

@@ -79,7 +79,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) override {
     Answer(sessions_->ChangeShare(session, change), std::move(done));
   }
-  std::shared_ptr<const SpareDevices> Spares(SessionId session) override { return slices_->Spares(session); }
+  std::shared_ptr<const SpareDevices> Spares(SessionId session) override;
   void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override {
     Answer(AddSlice(session, request), std::move(done));
   }
@@ -156,7 +156,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void TakeSeat(HostId host);  // tells the sessions, if its devices are those of a host that was lost
   void MembershipChanged();    // tells the other hosts, and updates what clients see
   void LoseHost(LinkId id, const absl::Status& reason);
-  absl::Status LossError(const resource::Host& host, const absl::Status& reason) const;
+  absl::Status LossError(const resource::Host& host, absl::Time since, const absl::Status& reason) const;
   std::string platform() const;
   void ScheduleTick();
   void Tick();

@@ -163,11 +163,11 @@ void ClusterImpl::MembershipChanged() {
   slices_->TopologyChanged();
 }
 
-absl::Status ClusterImpl::LossError(const resource::Host& host, const absl::Status& reason) const {
+absl::Status ClusterImpl::LossError(const resource::Host& host, absl::Time since, const absl::Status& reason) const {
   absl::Status error = absl::DataLossError(absl::StrCat(
-      "lost ", fabric_->topology().Describe(host), " with ", DevicesOf(host), " at ",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", environment_.clock->Now(), absl::UTCTimeZone()), " (", reason.message(),
-      "): arrays with a part there are gone, everything else stays usable; waiting for a host to take its seat"));
+      fabric_->topology().Describe(host), " is gone since ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", environment_.clock->TimeOfDay(since), absl::UTCTimeZone()),
+      "; waiting for a host to take its seat (its ", DevicesOf(host), " and what lay there are lost: ", reason.message(), ")"));
   error.SetPayload(kHostLost, absl::Cord());
   return error;
 }
@@ -185,7 +185,8 @@ void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
     return link.link->connection()->Close(reason);
   }
   const resource::Host host = *fabric_->topology().FindHost(link.host);
-  const absl::Status error = LossError(host, reason);
+  const absl::Time now = environment_.clock->Now();
+  const absl::Status error = LossError(host, absl::IsDeadlineExceeded(reason) ? link.last_heard : now, reason);
   PW_LOG_ERROR << error.message();
   observation_->Note("host lost", absl::StrCat(fabric_->topology().Describe(host), ": ", reason.message()));
   hosts_.erase(link.host);
@@ -235,6 +236,7 @@ void ClusterImpl::Tick() {
     LoseHost(id, absl::DeadlineExceededError(
                      absl::StrCat("nothing heard from it for ", absl::FormatDuration(options_.heartbeat_limit))));
   }
+  fabric_->losses().OnTick(now);
 }
 
 }  // namespace pw::controller

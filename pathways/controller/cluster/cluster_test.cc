@@ -117,11 +117,16 @@ TEST(ClusterTest, ADeadHostPoisonsItsArraysAndNothingElse) {
   for (Handle lost : {2, 3}) {
     const absl::Status status = t.Ready({lost});
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("host 'w1' of island 'i1' with devices 2,3"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("host 'w1' of island 'i1' is gone since "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("; waiting for a host to take its seat (its devices 2,3 "));
   }
   EXPECT_EQ(t.Put(4, t.Single(2, {1}), "x").code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(t.workers[0]->peers.peers_size(), 1);
   EXPECT_EQ(t.cluster->info()->devices.size(), 2u);
+  const std::vector<DeviceInfo> seats = t.cluster->Spares(t.session->id())->devices;
+  ASSERT_GE(seats.size(), 2u) << "clients that come now may wait for it, too";
+  EXPECT_EQ(seats.back().id, DeviceId(3));
+  EXPECT_EQ(seats.back().string_attributes.at("host"), "w1");
   FakeWorker& again = t.Add({"w1", "i1", 2});
   EXPECT_THAT(again.welcome.device_ids(), ElementsAre(2, 3)) << "it takes its seat";
 }

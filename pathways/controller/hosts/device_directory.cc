@@ -77,11 +77,18 @@ absl::StatusOr<std::vector<DeviceId>> DeviceDirectory::StandInsFor(const std::ve
     }
     const resource::Host*& host = stand_ins[former->host];
     if (host == nullptr) host = FindLike(former->host, devices, used);
-    if (host == nullptr) return Check(devices);
+    if (host == nullptr) return InPart(devices);
     used.insert(host->id);
     chosen.push_back(host->devices[former->local_ordinal]);
   }
   if (Check(chosen).ok()) return chosen;
+  return Check(devices);
+}
+
+absl::StatusOr<std::vector<DeviceId>> DeviceDirectory::InPart(const std::vector<DeviceId>& devices) const {
+  const bool some_there = absl::c_any_of(devices, [&](DeviceId id) { return topology_.FindDevice(id) != nullptr; });
+  const bool all_known = absl::c_all_of(devices, [&](DeviceId id) { return topology_.FindNowOrFormer(id) != nullptr; });
+  if (some_there && all_known) return devices;
   return Check(devices);
 }
 

@@ -30,14 +30,16 @@ class DeviceDirectory {
   // Returns OK if all devices are present. Else the error of SetGone for a device that is gone; INVALID_ARGUMENT for one that never
   // existed, or is listed twice.
   absl::Status Check(const std::vector<DeviceId>& devices) const;
-  // Returns present devices for which a program can be compiled in place of these, of which some are lost: those of a host with the same
-  // devices for each host that is lost. The error of Check if there are not enough hosts.
+  // Returns the devices for which a program can be compiled in place of these, of which some are lost: present ones, those of a host with the
+  // same devices for each host that is lost. If there are not enough hosts, these devices themselves: the hosts that are there compile their
+  // parts, and what they tell of the program is the same on all. The error of Check if none of its hosts is there.
   absl::StatusOr<std::vector<DeviceId>> StandInsFor(const std::vector<DeviceId>& devices) const;
   // Returns the memory kind of a device; "" means its default one. INVALID_ARGUMENT lists the kinds that it has. REQUIRES: the device is
   // present.
   absl::StatusOr<std::string> MemoryKind(DeviceId device, const std::string& kind) const;
 
  private:
+  absl::StatusOr<std::vector<DeviceId>> InPart(const std::vector<DeviceId>& devices) const;
   const resource::Host* FindLike(HostId lost, const std::vector<DeviceId>& devices,
                                  const absl::flat_hash_set<HostId>& used) const;
 

@@ -36,8 +36,13 @@ absl::StatusOr<uint64_t> PayloadBytes(const Event& event) {
 }
 
 Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post)
-    : limits_(limits), clock_(clock), post_(std::move(post)), recorder_(clock), gangs_(gang, clock, &devices_.topology(), &outbox_, &recorder_) {
-  ops_.SetGangs(&gangs_);
+    : limits_(limits),
+      clock_(clock),
+      post_(std::move(post)),
+      losses_(clock, &devices_.topology()),
+      recorder_(clock),
+      gangs_(gang, clock, &devices_.topology(), &outbox_, &recorder_) {
+  ops_.Set(&gangs_, &losses_);
 }
 
 void Fabric::AddHost(HostId host, net::Connection* connection) {
@@ -84,6 +89,7 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   outgoing_.RemoveHost(host);
   gangs_.OnHostLost(host, devices, error);
   ops_.OnHostLost(host, error);
+  losses_.OnHostLost(host, error);
   fetches_.FailHost(host, error);
   compiles_.FailHost(host, error);
   descriptions_.FailHost(host, error);
@@ -103,12 +109,7 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
       }
       break;
     case Event::kFetched:
-      CountArrayBytes(payload.size());
-      if (event.fetched().has_shared()) {
-        OnFetchedShared(host, event.fetched());
-        break;
-      }
-      fetches_.OnFetched(host, event.fetched(), std::move(payload));
+      OnFetched(host, event.fetched(), std::move(payload));
       break;
     case Event::kChunk:
       CountArrayBytes(payload.size());
@@ -125,6 +126,19 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
           absl::StrCat("a worker sent event ", static_cast<int>(event.kind_case()), ", which a joined worker never sends"));
   }
   return absl::OkStatus();
+}
+
+void Fabric::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload) {
+  CountArrayBytes(payload.size());
+  if (fetched.has_shared()) return OnFetchedShared(host, fetched);
+  const absl::Status error = session::StatusFrom(fetched.status());
+  if (error.ok()) return fetches_.OnFetched(host, fetched, std::move(payload));
+  losses_.Explain(host, error, [this, host, id = fetched.fetch()](const absl::Status& status) {
+    ::pathways::v1::Fetched explained;
+    explained.set_fetch(id);
+    session::ToProto(status, explained.mutable_status());
+    fetches_.OnFetched(host, explained, Bytes());
+  });
 }
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {

@@ -4,8 +4,8 @@
 // It knows hosts by their connections, devices by the topology, and sessions by number only. The cluster adds and removes hosts and passes
 // in their events. Sessions add commands to the outbox and wait here for the answers.
 //
-// Invariant FB-1: when a host is lost, every request that waits for it fails with the error that names it; nothing waits for an absent
-// host.
+// Invariant FB-1: when a host is lost, every request that waits for it fails with the error that names it, also if another host has reported
+// the failure first; nothing waits for an absent host.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@
 #include "pathways/controller/hosts/device_directory.h"
 #include "pathways/controller/hosts/fetches.h"
 #include "pathways/controller/hosts/host_groups.h"
+#include "pathways/controller/hosts/host_losses.h"
 #include "pathways/controller/hosts/ops_in_flight.h"
 #include "pathways/controller/hosts/outgoing.h"
 #include "pathways/controller/hosts/pending_replies.h"
@@ -91,6 +92,7 @@ class Fabric {
   resource::Topology& topology() { return devices_.topology(); }
   dispatch::Outbox& outbox() { return outbox_; }
   OpsInFlight& ops() { return ops_; }
+  HostLosses& losses() { return losses_; }
   Gangs& gangs() { return gangs_; }
   HostGroups& groups() { return groups_; }
   Fetches& fetches() { return fetches_; }
@@ -124,6 +126,7 @@ class Fabric {
   size_t lent_bytes(HostId host) const;
 
  private:
+  void OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload);
   void OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched);
 
   struct Peer {
@@ -150,6 +153,7 @@ class Fabric {
   SendCleanUp send_clean_up_;
   dataflow::Runtime* dataflow_ = nullptr;
   std::map<SessionId, std::set<dataflow::GraphId>> programs_;
+  HostLosses losses_;
   OpsInFlight ops_;
   trace::Recorder recorder_;
   Gangs gangs_;

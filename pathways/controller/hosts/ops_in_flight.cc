@@ -10,36 +10,53 @@ namespace pw::controller {
 
 OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang, bool joint) {
   const uint64_t id = 2 * next_++ + (joint ? 1 : 0);
-  ops_.insert({id, Op{host, std::move(results), std::move(done), gang, {}}});
+  ops_.insert({id, Op{host, std::move(results), std::move(done), gang}});
   return OpId(id);
 }
 
 void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
   absl::flat_hash_map<uint64_t, double> times;
   for (const auto& timed : done.timed()) times[timed.op()] = timed.device_microseconds();
-  for (const auto& poisoned : done.poisoned()) Poisoned(host, poisoned);
+  for (const auto& poisoned : done.poisoned()) OnPoisoned(host, poisoned);
   for (int i = 0; i < done.ok_size(); ++i) {
     auto it = times.find(done.ok(i));
     const double busy = i < done.device_microseconds_size() ? done.device_microseconds(i) : 0;
     Complete(host, done.ok(i), absl::OkStatus(), it == times.end() ? std::nullopt : std::optional<double>(it->second), busy);
   }
   for (const auto& failed : done.failed()) {
-    absl::Status status = session::StatusFrom(failed.status());
-    if (status.ok()) status = absl::InternalError("a host reported a failure without an error code");
-    Complete(host, failed.op(), status, std::nullopt, 0);
+    Explain(host, failed.status(),
+            [this, host, op = failed.op()](const absl::Status& status) { Complete(host, op, status, std::nullopt, 0); });
   }
 }
 
-void OpsInFlight::Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned) {
-  auto it = ops_.find(poisoned.op());
-  if (it == ops_.end() || it->second.host != host) return;
-  absl::Status status = session::StatusFrom(poisoned.status());
-  if (status.ok()) status = absl::InternalError("a host reported a failure without an error code");
-  it->second.partial.Update(status);
+// Returns null if the host has no such op.
+OpsInFlight::Op* OpsInFlight::Find(HostId host, uint64_t op) {
+  auto it = ops_.find(op);
+  return it == ops_.end() || it->second.host != host ? nullptr : &it->second;
+}
+
+void OpsInFlight::Explain(HostId host, const ::pathways::v1::Status& error, HostLosses::Then then) {
+  const absl::Status status = session::StatusFrom(error);
+  if (status.ok()) return std::move(then)(absl::InternalError("a host reported a failure without an error code"));
+  losses_->Explain(host, status, std::move(then));
+}
+
+void OpsInFlight::OnPoisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned) {
+  Op* const op = Find(host, poisoned.op());
+  if (op == nullptr) return;
+  ++op->unexplained;
+  Explain(host, poisoned.status(), [this, host, poisoned](const absl::Status& status) { Poison(host, poisoned, status); });
+}
+
+void OpsInFlight::Poison(HostId host, const ::pathways::v1::Done::Poisoned& poisoned, const absl::Status& status) {
+  Op* const op = Find(host, poisoned.op());
+  if (op == nullptr) return;
+  op->partial.Update(status);
   for (uint32_t k : poisoned.results()) {
-    if (it->second.results == nullptr || k >= it->second.results->size()) continue;
-    if (auto array = (*it->second.results)[k].lock()) array->Poison(status);
+    if (op->results == nullptr || k >= op->results->size()) continue;
+    if (auto array = (*op->results)[k].lock()) array->Poison(status);
   }
+  if (--op->unexplained == 0 && op->complete) std::exchange(op->complete, nullptr)();
 }
 
 void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
@@ -60,10 +77,16 @@ std::map<HostId, OpId> OpsInFlight::HostsOf(gang::GangId gang) const {
 
 void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status, std::optional<double> timed,
                            double busy_microseconds) {
-  auto it = ops_.find(id);
-  if (it == ops_.end() || it->second.host != host) return;
-  Op op = std::move(it->second);
-  ops_.erase(it);
+  Op* const found = Find(host, id);
+  if (found == nullptr) return;
+  if (found->unexplained > 0) {
+    found->complete = [this, host, id, status, timed, busy_microseconds] {
+      Complete(host, id, status, timed, busy_microseconds);
+    };
+    return;
+  }
+  Op op = std::move(*found);
+  ops_.erase(id);
   Finish(std::move(op), status, timed, busy_microseconds);
 }
 

@@ -3,7 +3,7 @@
 // An op names one command to one host. It holds the arrays that it makes weakly: a client may drop them before they exist.
 //
 // Invariant OF-1: each op completes exactly once: by its host's Done, however often and by whichever way that arrives, or with the error
-// when the host is lost.
+// when the host is lost. A host's error that blames another host is explained first (host_losses.h).
 #pragma once
 
 #include <map>
@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "pathways/base/ids.h"
 #include "pathways/buffers/logical_array.h"
+#include "pathways/controller/hosts/host_losses.h"
 #include "pathways/controller/scheduling/gangs.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -34,7 +35,11 @@ class OpsInFlight {
   // together with theirs (Speakers::Join; worker.proto, Report). Joint ops have odd numbers.
   OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {},
            bool joint = false);
-  void SetGangs(Gangs* gangs) { gangs_ = gangs; }
+  // Must outlive this; `losses` explains the errors that blame another host.
+  void Set(Gangs* gangs, HostLosses* losses) {
+    gangs_ = gangs;
+    losses_ = losses;
+  }
 
   // Ignores unknown ops, and ops of other hosts.
   void OnDone(HostId host, const ::pathways::v1::Done& done);
@@ -51,15 +56,21 @@ class OpsInFlight {
     std::shared_ptr<const WeakArrays> results;
     Callback done;
     gang::GangId gang;
-    absl::Status partial;  // a failure that affects only some of the results
+    absl::Status partial = absl::OkStatus();  // a failure that affects only some of the results
+    int unexplained = 0;                      // partial failures whose reason is not known yet: the op ends after them
+    absl::AnyInvocable<void() &&> complete = nullptr;
   };
-  void Poisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned);
+  Op* Find(HostId host, uint64_t op);
+  void Explain(HostId host, const ::pathways::v1::Status& error, HostLosses::Then then);
+  void OnPoisoned(HostId host, const ::pathways::v1::Done::Poisoned& poisoned);
+  void Poison(HostId host, const ::pathways::v1::Done::Poisoned& poisoned, const absl::Status& status);
   void Complete(HostId host, uint64_t op, const absl::Status& status, std::optional<double> timed, double busy_microseconds);
   void Finish(Op op, const absl::Status& status, std::optional<double> timed, double busy_microseconds);
 
   absl::flat_hash_map<uint64_t, Op> ops_;
   uint64_t next_ = 1;
   Gangs* gangs_ = nullptr;
+  HostLosses* losses_ = nullptr;
 };
 
 }  // namespace pw::controller

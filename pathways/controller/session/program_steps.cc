@@ -159,7 +159,8 @@ void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
 }
 
 template <class Result, class Size, class Put>
-absl::Status ProgramSteps::FulfilResults(const HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size, Put put) {
+absl::Status ProgramSteps::FulfilResults(const HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size,
+                                         Put put) {
   absl::Status status = results.status();
   if (status.ok()) {
     std::vector<uint64_t> bytes;
@@ -267,10 +268,7 @@ void ProgramSteps::EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::St
 // Returns OK if the branch's devices are present: those of its slices, and the hosts that had them when the entry was made.
 absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
   PW_RETURN_IF_ERROR(session_->devices_.Check(entry.devices));
-  const auto check = [&](HostId host) {
-    if (fabric().outbox().HasHost(host)) return absl::OkStatus();
-    return absl::UnavailableError("a host of the chosen branch was lost before the choice was made");
-  };
+  const auto check = [&](HostId host) { return fabric().outbox().HasHost(host) ? absl::OkStatus() : fabric().losses().Of(host); };
   for (HostId host : entry.steps->hosts) PW_RETURN_IF_ERROR(check(host));
   for (const EntryRef& part : entry.steps->parts) {
     for (const dispatch::LoweredHost& there : part->lowered.hosts) PW_RETURN_IF_ERROR(check(there.host));

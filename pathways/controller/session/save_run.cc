@@ -77,7 +77,8 @@ void SaveRun::Commit() {
     if (writers_.empty() && fabric_->topology().FindHost(host) != nullptr) hosts.push_back(host);
   }
   if (hosts.empty()) {
-    error_ = absl::UnavailableError("all hosts that wrote have left the cluster");
+    error_ = writers_.empty() ? absl::DataLossError("all hosts of the arrays are gone")
+                              : fabric_->losses().Of(HostId(writers_[0].host()));
     return Finish();
   }
   Command command;

@@ -1,5 +1,6 @@
 // Executables. Hosts compile in the background; their answers complete the record.
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -66,6 +67,7 @@ struct SessionImpl::PendingCompile {
   std::shared_ptr<const CompileRequest> source;
   bool calls_back = false;
   absl::Time began;
+  bool in_part = false;  // some of its devices are lost, and nobody compiles for them
   size_t left = 0;
   absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // of any host, or the last error
   ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
@@ -99,10 +101,13 @@ absl::StatusOr<program::Executable> SessionImpl::CheckCompile(CompileRequest& re
   } else if (!present.ok()) {
     return present;
   }
-  PW_RETURN_IF_ERROR(devices_.CheckApart(on));
-  PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, on));
+  std::vector<DeviceId> there = on;
+  std::erase_if(there, [&](DeviceId device) { return topology.FindDevice(device) == nullptr; });
+  PW_RETURN_IF_ERROR(devices_.CheckApart(there));
+  PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(topology, there));
+  const bool alone = record.hosts.size() == 1 && there.size() == on.size();
   for (HostId host : record.hosts) {
-    if (record.hosts.size() == 1 || !fabric_->process_address(host).empty()) continue;
+    if (alone || !fabric_->process_address(host).empty()) continue;
     return absl::UnimplementedError(absl::StrCat(
         "one computation over the devices of several hosts: the device plugin of ", topology.Describe(*topology.FindHost(host)),
         " cannot take part. Use a mesh over the devices of one host (attributes `island` and `host` of a device say where it "
@@ -132,13 +137,14 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   compile.set_options_bytes(request.options.size());
   compile.set_num_replicas(request.num_replicas);
   compile.set_num_partitions(request.num_partitions);
-  for (DeviceId device : record->physical) compile.add_local_devices(fabric_->topology().FindDevice(device)->local_ordinal);
+  for (DeviceId device : record->physical) compile.add_local_devices(fabric_->topology().FindNowOrFormer(device)->local_ordinal);
   auto source = std::make_shared<CompileRequest>(request);
   source->devices = record->devices;
   const bool calls_back = request.program.view().find(kHostCallbackTarget) != std::string_view::npos;
   compile.set_host_callbacks(calls_back);
   if (calls_back) lanes_.OpenForCalls(record->hosts);
-  if (record->hosts.size() > 1) NameHosts(*record, compile);
+  const bool in_part = !fabric_->devices().Check(record->physical).ok();
+  if (in_part || record->hosts.size() > 1) NameHosts(*record, compile);
   const uint64_t id = record->id.v;
   auto pending = std::make_shared<PendingCompile>();
   pending->record = *std::move(record);
@@ -146,6 +152,7 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   pending->left = pending->record.hosts.size();
   pending->source = std::move(source);
   pending->calls_back = calls_back;
+  pending->in_part = in_part;
   pending->done = std::move(done);
   const Bytes options = Bytes::FromString(std::move(request.options));
   for (HostId host : pending->record.hosts) {
@@ -157,13 +164,19 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   }
 }
 
-// Names the host of each device, and the addresses at which the hosts' runtimes meet, for a program over several hosts.
+// Names the host of each device, and the addresses at which the hosts' runtimes meet, for a program over several hosts. A host that is lost has an
+// address that leads nowhere.
 void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const {
-  for (DeviceId device : record.physical) compile.add_hosts(fabric_->topology().FindDevice(device)->host.v);
-  for (HostId host : record.hosts) {
+  std::set<HostId> hosts;
+  for (DeviceId device : record.physical) {
+    const HostId host = fabric_->topology().FindNowOrFormer(device)->host;
+    hosts.insert(host);
+    compile.add_hosts(host.v);
+  }
+  for (HostId host : hosts) {
     auto& process = *compile.add_processes();
     process.set_host(host.v);
-    process.set_address(fabric_->process_address(host));
+    process.set_address(fabric_->outbox().HasHost(host) ? fabric_->process_address(host) : absl::StrCat("lost-host-", host.v));
   }
 }
 
@@ -176,7 +189,7 @@ void SessionImpl::OnCompiled(PendingCompile& compile) {
     return Answer<Info>(std::move(compile.done), compile.answer.status());
   }
   if (compile.source->translated) fabric_->CountTranslated();
-  const bool elsewhere = devices_.PhysicalOf(record.devices) != record.physical;
+  const bool elsewhere = compile.in_part || devices_.PhysicalOf(record.devices) != record.physical;
   absl::Status unloaded;
   if (elsewhere) {
     DropRecord(record);

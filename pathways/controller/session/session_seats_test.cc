@@ -1,4 +1,5 @@
 // Hosts that take the seat of a lost one, while sessions are open.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,7 +56,7 @@ TEST_F(SeatsTest, TheProgramsOfASessionRunOnTheHostThatTookTheSeat) {
   EXPECT_TRUE(Run(*elsewhere).ok());
   const absl::Status lost = t.Ready({100});
   EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss) << "arrays stay lost";
-  EXPECT_THAT(lost.message(), HasSubstr("lost host 'w1' of island 'i1' with devices 2,3 at "));
+  EXPECT_THAT(lost.message(), HasSubstr("host 'w1' of island 'i1' is gone since "));
   EXPECT_EQ(t.session->Spec(100)->sharding.devices(), t.Devices(2, 2));
 }
 
@@ -88,7 +89,7 @@ TEST_F(SeatsTest, AHostThatIsLostWhileProgramsAreLoadedLeavesTheSeatToTheNext) {
   again.Join(&t.transport, t.address);
   t.Run();
   Lose();
-  EXPECT_THAT(Run(*program).message(), HasSubstr("lost host 'b'"));
+  EXPECT_THAT(Run(*program).message(), HasSubstr("host 'b' of island"));
   Return("c");
   EXPECT_TRUE(Run(*program).ok());
 }
@@ -107,11 +108,37 @@ TEST_F(SeatsTest, AProgramForAnEmptySeatIsCompiledOnAStandInAndRunsWhenSomebodyT
   EXPECT_TRUE(Run(**program).ok());
 }
 
-TEST_F(SeatsTest, WithoutAStandInTheErrorNamesTheLostHost) {
-  Lose();
-  const absl::Status status = t.Compile(t.Toy("copy", 1, 1, 4), t.Devices(0, 4)).status();
+TEST_F(SeatsTest, WithoutAStandInTheHostsThatAreThereCompileTheirParts) {
+  TestCluster pair(0, 0, {.expect_hosts = 2});
+  FakeWorker& here = pair.Add({.name = "a", .island = "i", .devices = 1, .process_address = "17 a"});
+  FakeWorker& lost = pair.Add({.name = "b", .island = "i", .devices = 1, .process_address = "18 b"});
+  pair.Open();
+  lost.Die();
+  pair.Run();
+  const absl::StatusOr<std::shared_ptr<const ExecutableInfo>> program =
+      pair.Compile(pair.Toy("copy", 1, 1, 2), pair.Devices(0, 2));
+  ASSERT_TRUE(program.ok()) << program.status();
+  pair.Run();
+  EXPECT_EQ(here.num_executables(), 0u) << "a part alone is of no use";
+  EXPECT_EQ(pair.Put(1, pair.Rows(0, 2, {2, 4}), "aaaabbbb").code(), absl::StatusCode::kDataLoss);
+  FakeWorker& again = pair.Add({.name = "b", .island = "i", .devices = 1, .process_address = "19 b"});
+  ASSERT_TRUE(pair.Put(2, pair.Rows(0, 2, {2, 4}), "aaaabbbb").ok());
+  ASSERT_TRUE(pair.Execute((*program)->handle, {2}, {3}).ok());
+  EXPECT_EQ(*pair.FetchRows(3), "aaaabbbb");
+  EXPECT_EQ(here.num_executables(), 1u);
+  EXPECT_EQ(again.num_executables(), 1u);
+}
+
+TEST_F(SeatsTest, WithoutAnyHostTheErrorNamesTheLostOne) {
+  TestCluster different(0, 0, {.expect_hosts = 2});
+  different.Add({.name = "a", .island = "i", .devices = 1});
+  FakeWorker& lost = different.Add({.name = "b", .island = "j", .devices = 2});
+  different.Open();
+  lost.Die();
+  different.Run();
+  const absl::Status status = different.Compile(different.Toy("copy", 1, 1, 2), different.Devices(1, 2)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(), HasSubstr("'w1'"));
+  EXPECT_THAT(status.message(), HasSubstr("'b'"));
 }
 
 TEST_F(SeatsTest, AProgramThatTheNewHostRefusesFailsAloneWithItsReason) {
@@ -126,6 +153,41 @@ TEST_F(SeatsTest, AProgramThatTheNewHostRefusesFailsAloneWithItsReason) {
   const absl::Status status = Run(*refused);
   EXPECT_FALSE(status.ok());
   EXPECT_FALSE(absl::IsDataLoss(status)) << status;
+}
+
+// A collective's other hosts often notice the loss before the controller.
+TEST_F(SeatsTest, WhatAnotherHostReportsOfALostOneIsToldAsTheLoss) {
+  const auto program = Copy(0);
+  FakeWorker& reporter = *t.workers[0];
+  reporter.hold_done = true;
+  ASSERT_TRUE(t.Put(100, t.Rows(0, 2, {2, 4}), "aaaabbbb").ok());
+  ASSERT_TRUE(t.Execute(program->handle, {100}, {101}).ok());
+  t.Run();
+  std::optional<absl::Status> ready;
+  t.session->WhenReady({101}, [&](absl::Status status) { ready = std::move(status); });
+  ASSERT_TRUE(reporter.log.back().has_execute());
+  ::pathways::v1::FromWorker report;
+  auto& failed = *report.add_events()->mutable_done()->add_failed();
+  failed.set_op(reporter.log.back().execute().op());
+  failed.mutable_status()->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+  failed.mutable_status()->set_message("process 17 of the computation is gone: its connection has ended");
+  failed.mutable_status()->set_unreachable_host(1);
+  reporter.Send(report);
+  t.Run();
+  EXPECT_FALSE(ready.has_value()) << "the controller does not know yet why";
+  Lose();
+  ASSERT_TRUE(ready.has_value());
+  EXPECT_EQ(ready->code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(ready->message()), testing::StartsWith("host 'w1' of island 'i1' is gone since "));
+}
+
+TEST_F(SeatsTest, ASessionThatOpensWhileASeatIsEmptyUsesTheHostThatTakesIt) {
+  Lose();
+  t.Open();
+  const auto program = Copy(2);
+  EXPECT_EQ(Run(*program).code(), absl::StatusCode::kDataLoss);
+  Return();
+  EXPECT_TRUE(Run(*program).ok());
 }
 
 // Every session, each with its own programs; the host is lost and replaced many times.

@@ -166,8 +166,8 @@ TEST(SlicesTest, HostsThatJoinPlaceWhoWaitsAndMendTheSlicesThatLostOnesBroke) {
   ASSERT_TRUE(t.Ready({1, 2}).ok());
   t.workers[1]->Die();
   t.Run();
-  EXPECT_THAT(t.Ready({1}).ToString(), HasSubstr("lost host 'w1' of island 'i1'"));
-  EXPECT_THAT(t.Put(3, t.Single(First(*placed), {1}), "x").ToString(), HasSubstr("lost host 'w1'"));
+  EXPECT_THAT(t.Ready({1}).ToString(), HasSubstr("host 'w1' of island 'i1' is gone since "));
+  EXPECT_THAT(t.Put(3, t.Single(First(*placed), {1}), "x").ToString(), HasSubstr("host 'w1' of island 'i1' is gone since "));
   EXPECT_EQ(*t.Fetch(2), "y");
   t.Add({"another", "i1", 2});  // it takes the seat, and the slice is whole again
   ASSERT_TRUE(t.Put(4, t.Single(First(*placed), {1}), "z").ok());
@@ -242,9 +242,7 @@ TEST_F(DrainTest, OnlyProgramsThatMoveAreLoweredAgain) {
     return t.Await<std::shared_ptr<const ExecutableInfo>>(
         [&](auto done) { s.CompileProgram(Bytes::FromString(program.SerializeAsString()), std::move(done)); });
   };
-  auto loads = [&](uint32_t host) {
-    return t.cluster->fabric().outbox().counters(HostId(host)).programs;
-  };
+  auto loads = [&](uint32_t host) { return t.cluster->fabric().outbox().counters(HostId(host)).programs; };
   const auto moving = load(slice.devices), staying = load({DeviceId(0), DeviceId(1)});
   ASSERT_TRUE(moving.ok()) << moving.status();
   ASSERT_TRUE(staying.ok()) << staying.status();

@@ -50,6 +50,8 @@ int Processes::Forget(const std::string& address) {
   if (it == numbers_.end()) return -1;
   const int number = it->second;
   numbers_.erase(it);
+  gone_.resize(addresses_.size());
+  gone_[number - 1] = address.substr(0, address.find(' '));
   addresses_[number - 1].clear();
   return number;
 }
@@ -71,7 +73,7 @@ absl::StatusOr<std::string> Processes::Find(const std::string& key) const {
   if (parsed && number == 0 && !own_.empty()) return own_;
   if (parsed && number > 0 && number <= static_cast<int>(addresses_.size())) {
     if (!addresses_[number - 1].empty()) return addresses_[number - 1];
-    return absl::UnavailableError("another process of the computation is gone");
+    return absl::UnavailableError(absl::StrCat("process ", gone_[number - 1], " of the computation is gone"));
   }
   return absl::NotFoundError(absl::StrCat("nothing is known under the key '", key, "'"));
 }

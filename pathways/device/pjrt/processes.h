@@ -30,6 +30,10 @@ class Processes {
   // Frees the number of a process that is gone, and returns it; -1 if no program has named the process.
   int Forget(const std::string& address);
 
+  // Returns the value of a key that the plugin looks up: the address of the process whose number is the key's last part. UNAVAILABLE, as
+  // device::BlamesProcess wants it, for a process that is gone.
+  absl::StatusOr<std::string> Find(const std::string& key) const;
+
   // Sets the key-value callbacks, which use this object as long as the client lives.
   void Offer(PJRT_Client_Create_Args* args);
 
@@ -37,12 +41,12 @@ class Processes {
   static PJRT_Error* Get(PJRT_KeyValueGetCallback_Args* args);
   static PJRT_Error* TryGet(PJRT_KeyValueTryGetCallback_Args* args);
   static PJRT_Error* Put(PJRT_KeyValuePutCallback_Args* args);
-  absl::StatusOr<std::string> Find(const std::string& key) const;
 
   const int others_;
   mutable absl::Mutex mu_;
   std::string own_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> addresses_ ABSL_GUARDED_BY(mu_);  // of number i + 1; empty: free
+  std::vector<std::string> gone_ ABSL_GUARDED_BY(mu_);       // the first word of the last address of number i + 1
   absl::flat_hash_map<std::string, int> numbers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/unreachable_host.h"
 #include "pathways/program/program.h"
 #include "pathways/worker/execute/tracing.h"
 
@@ -287,11 +288,19 @@ void Runner::TellEnqueued(Run& run, bool ended) {
   if (run.enqueued_op != 0 && (ended || (run.granted && !run.program->pending))) core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
 }
 
+// Says of which host the runtime's error complains that it is gone.
+absl::Status Runner::Marked(const Run& run, const absl::Status& status) {
+  for (const auto& [host, address] : run.program->processes) {
+    if (!status.ok() && device::BlamesProcess(status, address)) return WithUnreachableHost(status, HostId(host));
+  }
+  return status;
+}
+
 // If an input failed, its error is the reason, not the runtime's.
 void Runner::Finish(const RunRef& run, const absl::Status& status) {
   run->Remove();
   TellEnqueued(*run, true);
-  absl::Status reason = program::WithLocation(status, run->location);
+  absl::Status reason = program::WithLocation(Marked(*run, status), run->location);
   if (!status.ok()) {
     for (const ShardRef& shard : run->args) {
       if (!shard->failed()) continue;

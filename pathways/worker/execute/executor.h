@@ -53,6 +53,7 @@ class Runner {
   MemoryGate::Verdict Admit(const RunRef& run, absl::Status* why);
   void Launch(const RunRef& run);
   void TellEnqueued(Run& run, bool ended = false);
+  static absl::Status Marked(const Run& run, const absl::Status& status);
   void Finish(const RunRef& run, const absl::Status& status);
   double Charge(Run& run, absl::Duration* took);
   void Record(const Run& run);

@@ -94,7 +94,8 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   }
   program->devices = request->devices;
   for (const auto& process : command.processes()) {
-    if (HostId(process.host()) != core_->host) processes_[process.host()] = process.address();
+    if (HostId(process.host()) == core_->host) continue;
+    processes_[process.host()] = program->processes[process.host()] = process.address();
   }
   pool_->Post([this, alive = core_->alive(), strand = core_->strand, runtime = core_->runtime, cache = cache_,
                clock = core_->clock, program, id = command.executable(), request = *std::move(request)]() mutable {

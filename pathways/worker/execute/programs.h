@@ -31,6 +31,7 @@ struct Program {
   std::vector<int> devices;     // this host's devices of the program, as local ordinals, in the order of their positions
   std::vector<int> positions;   // the position of each of `devices`; empty if all devices are here (then positions are 0, 1, ...)
   std::vector<uint32_t> hosts;  // all hosts of the program; empty if all devices are here
+  std::map<uint32_t, std::string> processes;  // the addresses of the runtimes of the others
   bool pending = true;
   absl::Status error;                                  // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;       // null while pending and after an error

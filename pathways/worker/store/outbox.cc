@@ -1,8 +1,10 @@
 #include "pathways/worker/store/outbox.h"
 
+#include <optional>
 #include <utility>
 
 #include "pathways/base/status_code.h"
+#include "pathways/base/unreachable_host.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -17,10 +19,14 @@ pathways::v1::Status ToProto(const absl::Status& status) {
   pathways::v1::Status proto;
   proto.set_code(static_cast<int>(status.code()));
   proto.set_message(std::string(status.message()));
+  if (const std::optional<HostId> host = UnreachableHost(status)) proto.set_unreachable_host(host->v);
   return proto;
 }
 
-absl::Status FromProto(const pathways::v1::Status& status) { return StatusFrom(status.code(), status.message()); }
+absl::Status FromProto(const pathways::v1::Status& status) {
+  absl::Status error = StatusFrom(status.code(), status.message());
+  return status.has_unreachable_host() ? WithUnreachableHost(std::move(error), HostId(status.unreachable_host())) : error;
+}
 
 pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
   if (batch_.events_size() >= kBatchEvents || payload_bytes_ >= kBatchPayload) Flush();

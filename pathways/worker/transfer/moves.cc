@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/unreachable_host.h"
 #include "pathways/program/program.h"
 #include "pathways/program/repeated_moves.h"
 #include "pathways/worker/transfer/moves_operation.h"
@@ -182,7 +183,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
     }
     ExpectPiece(operation, assembly, index, piece.transfer(), from);
     if (!peers_->Knows(from))
-      staging_.FailSource(from, absl::UnavailableError(absl::StrCat(core_->NameOf(from), " is not in the cluster")));
+      staging_.FailSource(from, UnreachableHostError(from, absl::StrCat(core_->NameOf(from), " is not in the cluster")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/crc32c.h"
+#include "pathways/base/unreachable_host.h"
 #include "pathways/net/loans.h"
 #include "pathways/net/shared_memory.h"
 
@@ -101,7 +102,7 @@ void Peers::SetPeers(const v1::Peers& peers) {
     if (now.count(host) == 0) gone.push_back(host);
   }
   for (HostId host : gone) {
-    const absl::Status status = absl::UnavailableError(absl::StrCat(core_->NameOf(host), " has left the cluster"));
+    const absl::Status status = UnreachableHostError(host, absl::StrCat(core_->NameOf(host), " has left the cluster"));
     std::unique_ptr<Outgoing> out = std::move(outgoing_[host]);
     outgoing_.erase(host);
     FailQueue(out.get(), status);
@@ -138,7 +139,7 @@ void Peers::SendFailed(HostId to, uint64_t transfer, const absl::Status& status)
 void Peers::Queue(HostId to, Item item) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return std::move(item.sent)(absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster")));
+    return std::move(item.sent)(UnreachableHostError(to, absl::StrCat(core_->NameOf(to), " is not in the cluster")));
   }
   it->second->queue.push_back(std::move(item));
   if (it->second->connection != nullptr) return Pump(to);
@@ -164,7 +165,7 @@ void Peers::SendReport(HostId to, v1::Report report) {
 void Peers::SendAhead(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return PathBroken(to, absl::UnavailableError(absl::StrCat(core_->NameOf(to), " is not in the cluster")));
+    return PathBroken(to, UnreachableHostError(to, absl::StrCat(core_->NameOf(to), " is not in the cluster")));
   }
   it->second->frames.emplace_back(message.SerializeAsString(), std::move(payload));
   if (it->second->connection != nullptr) return PumpFrames(it->second.get());
@@ -205,8 +206,8 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   Outgoing& out = *it->second;
   out.connecting = false;
   if (!connection.ok()) {
-    return FailQueue(&out, absl::UnavailableError(absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ",
-                                                               connection.status().message())));
+    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ",
+                                                                 connection.status().message())));
   }
   out.connection = *std::move(connection);
   out.connection->Start(&out);
@@ -293,8 +294,8 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) return;
   it->second->connection.reset();
-  FailQueue(it->second.get(), absl::UnavailableError(absl::StrCat("the connection to ", core_->NameOf(to), " at ",
-                                                                  it->second->address, " broke: ", reason.message())));
+  FailQueue(it->second.get(), UnreachableHostError(to, absl::StrCat("the connection to ", core_->NameOf(to), " at ",
+                                                                    it->second->address, " broke: ", reason.message())));
 }
 
 void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
@@ -397,7 +398,7 @@ void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {
   incoming_.erase(it);
   if (!greeted) return;
   const absl::Status status =
-      absl::UnavailableError(absl::StrCat("the connection from ", core_->NameOf(from), " broke: ", reason.message()));
+      UnreachableHostError(from, absl::StrCat("the connection from ", core_->NameOf(from), " broke: ", reason.message()));
   if (frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(from, status);
   if (receiver_ != nullptr) receiver_->OnPeerLost(from, status);
 }

@@ -327,7 +327,7 @@ void Wire::State::WakeAll() {
 
 void Wire::State::MarkLost(uint64_t uid, const std::string& why) {
   absl::MutexLock lock(&mu);
-  lost.insert({uid, absl::UnavailableError(absl::StrCat("another process of the computation is gone: ", why))});
+  lost.insert({uid, absl::UnavailableError(absl::StrCat("process ", uid, " of the computation is gone: ", why))});
   if (auto it = outgoing.find(uid); it != outgoing.end()) {
     epoll_ctl(epoll.fd(), EPOLL_CTL_DEL, it->second->socket.fd(), nullptr);
     it->second->socket.Shutdown();  // stops threads that are writing to it

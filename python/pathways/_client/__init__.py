@@ -11,5 +11,5 @@ May import _jax, _cluster and _callbacks.
     programs.py       sends programs of many nodes, and calls them; wire.py encodes them
     questions.py      asks the cluster on the client's own connection
     shares.py         the share that this process wants; set_share.py changes it
-    slices.py         virtual slices
+    slices.py         virtual slices; seats.py lists devices whose hosts are lost
 """

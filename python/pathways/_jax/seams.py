@@ -326,9 +326,9 @@ LOWERING = _seam(
 
 ALL_DEVICES = _seam(
     "ALL_DEVICES", "jaxlib._jax", "Client._get_all_devices",
-    "virtual slices",
-    "jax.devices() lists the machines' own devices alone",
-    "A request for a slice raises an error that says so")
+    "virtual slices and empty seats",
+    "jax.devices() lists the machines' own devices alone, where their hosts are there",
+    "A request for a slice raises an error that says so; pw.seats() is jax.devices()")
 
 CLIENT_CLASS = _seam(
     "CLIENT_CLASS", "jaxlib._jax", "Client",

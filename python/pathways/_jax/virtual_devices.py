@@ -1,7 +1,7 @@
-"""Hides the devices of virtual slices from jax.devices(), through the PJRT door.
+"""Hides the devices of virtual slices and of empty seats from jax.devices(), through the PJRT door.
 
-PJRT knows no device that a client has and does not list. So our plugin lists the devices on which slices may come to be, and this module takes them out of
-what jaxlib's client lists: nobody sees them before a slice has them.
+PJRT knows no device that a client has and does not list. So our plugin lists the devices on which slices may come to be, and those whose host was lost
+before the client connected. This module takes them out of what jaxlib's client lists: nobody sees the former before a slice has them.
 """
 
 import weakref
@@ -11,6 +11,11 @@ from pathways._jax import seams
 _FIRST = 1 << 20  # the lowest id of such a device (pathways/resource/topology.h)
 
 _hiding = weakref.WeakSet()  # clients
+
+
+def is_seat(device):
+    """Whether the device is one of the cluster's own, not one of a slice."""
+    return device.id < _FIRST
 
 
 def can_hide():
@@ -35,7 +40,7 @@ def hide(client):
 def _shortened(ordinary):
     def devices(self):
         found = ordinary(self)
-        return [device for device in found if device.id < _FIRST] if self in _hiding else found
+        return [device for device in found if is_seat(device) and not getattr(device, "empty_seat", 0)] if self in _hiding else found
 
     devices._pathways = True
     return devices
