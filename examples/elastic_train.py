@@ -49,12 +49,13 @@ def step(state, batch):
     return {"weights": weights, "momentum": momentum}, loss
 
 
-def replicas_of_islands():
-    """Returns a mesh of one row for each island."""
+def meshes_of_islands():
+    """Returns two meshes of one row for each island: of all, and of those whose hosts are there now."""
     islands = {}
-    for device in jax.devices():
+    for device in pw.seats():
         islands.setdefault(device.slice_index, []).append(device)
-    return Mesh(np.array([islands[i] for i in sorted(islands)]), ("replica", "data"))
+    there = [island for island in islands.values() if set(island) <= set(jax.devices())]
+    return (Mesh(np.array(rows), ("replica", "data")) for rows in (list(islands.values()), there))
 
 
 def main():
@@ -64,7 +65,7 @@ def main():
     parser.add_argument("--cut", action="store_true", help="cut the momentum into one part for each island")
     args = parser.parse_args()
 
-    mesh = replicas_of_islands()
+    everything, mesh = meshes_of_islands()
     cut = P("replica") if args.cut else P()
     specs = {"weights": {"in": P(), "out": P()}, "momentum": {"in": cut, "out": cut}}
     state = jax.device_put(make_state(), jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs))
@@ -72,7 +73,7 @@ def main():
     def changed(replicas, error):
         print(f"REPLICAS {list(replicas)} {'came' if error is None else 'after ' + str(error).splitlines()[0]}", flush=True)
 
-    train = pw.elastic(step, state, batch=P(("replica", "data")), snapshot_every=5, on_change=changed)
+    train = pw.elastic(step, state, batch=P(("replica", "data")), mesh=everything, snapshot_every=5, on_change=changed)
     print(f"REPLICAS {list(train.replicas)} at the start", flush=True)
     for number in range(args.steps):
         begun = time.monotonic()

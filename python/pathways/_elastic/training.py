@@ -12,7 +12,6 @@ from pathways._elastic.snapshots import Snapshot, works
 from pathways._elastic.watch import Watch
 
 _log = logging.getLogger("pathways.elastic")
-_KNOWN_SECONDS = 15  # the heartbeat limit of a cluster, and some: by then each loss is known
 
 
 def elastic(step, state, *, axis=None, batch=None, mesh=None, snapshot_every=0, min_replicas=1, poll_seconds=0.2, timeout=None, on_change=None):
@@ -136,7 +135,7 @@ class Elastic:
 
     def _leave(self, error):
         """Goes on with the replicas that still have what they had. Raises the error if no loss explains it, or nobody has the state."""
-        alive = self._alive(error)
+        alive = tuple(r for r in self._present if works([self._parts[r], self._copies_at(r)]))
         if alive == self._present:
             raise error
         self._change(alive, error)
@@ -146,16 +145,6 @@ class Elastic:
             raise error
         self._parts = {r: self._parts[r] for r in alive}
         self._leaves = self._layout.put_together(self._parts, alive)
-
-    def _alive(self, error):
-        """Returns the replicas that still have what they had. A host that waited for a lost one often notices before the cluster does: then its error is
-        UNAVAILABLE, and the loss is known a moment later."""
-        until = time.monotonic() + (_KNOWN_SECONDS if "UNAVAILABLE" in str(error) else 0)
-        while True:
-            alive = tuple(r for r in self._present if works([self._parts[r], self._copies_at(r)]))
-            if alive != self._present or time.monotonic() > until:
-                return alive
-            time.sleep(0.02)
 
     def _restore(self, error):
         """Goes back to the last snapshot; the steps since then are made again."""
