@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct World {
+struct LossWorld {
   ManualClock clock;
   resource::Topology topology;
   HostLosses losses{&clock, &topology};
@@ -27,7 +27,7 @@ struct World {
 const absl::Status kLoss = absl::DataLossError("host 'b' of island 'i' is gone since noon");
 
 TEST(HostLossesTest, AnErrorThatNamesALostHostIsItsLoss) {
-  World w;
+  LossWorld w;
   w.losses.OnHostLost(HostId(1), kLoss);
   w.Report(UnreachableHostError(HostId(1), "the connection broke"));
   EXPECT_EQ(w.told, kLoss);
@@ -36,7 +36,7 @@ TEST(HostLossesTest, AnErrorThatNamesALostHostIsItsLoss) {
 }
 
 TEST(HostLossesTest, AnErrorWaitsForTheLossOfTheHostThatItNames) {
-  World w;
+  LossWorld w;
   w.Report(UnreachableHostError(HostId(1), "the connection broke"));
   w.losses.OnHostLost(HostId(2), absl::DataLossError("another"));
   EXPECT_EQ(w.told, std::nullopt);
@@ -46,7 +46,7 @@ TEST(HostLossesTest, AnErrorWaitsForTheLossOfTheHostThatItNames) {
 }
 
 TEST(HostLossesTest, HostsThatStayAreCutFromEachOther) {
-  World w;
+  LossWorld w;
   w.losses.set_patience(absl::Seconds(10));
   w.Report(UnreachableHostError(HostId(1), "the connection broke"));
   w.clock.now += absl::Seconds(9);
@@ -60,7 +60,7 @@ TEST(HostLossesTest, HostsThatStayAreCutFromEachOther) {
 }
 
 TEST(HostLossesTest, OtherErrorsAreToldAtOnce) {
-  World w;
+  LossWorld w;
   w.Report(absl::UnavailableError("out of luck"));
   EXPECT_EQ(w.told, absl::UnavailableError("out of luck"));
 }
