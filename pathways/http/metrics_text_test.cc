@@ -43,7 +43,7 @@ TEST(MetricsText, EveryProcessTellsItsOwn) {
   AddProcessMetrics(&text);
   const std::string page = text.Take();
   EXPECT_THAT(page, ContainsRegex("\nprocess_cpu_seconds_total [0-9.e+-]+\n"));
-  EXPECT_THAT(page, ContainsRegex("\nprocess_resident_memory_bytes [1-9][0-9]{5,}\n"));
+  EXPECT_THAT(page, ContainsRegex("\nprocess_resident_memory_bytes [1-9][0-9.e+]{5,}\n"));
   EXPECT_THAT(page, ContainsRegex("\nprocess_open_fds [1-9]"));
   EXPECT_THAT(page, ContainsRegex("\nprocess_start_time_seconds 1[0-9]{9}"));
 }

@@ -224,6 +224,13 @@ absl::Status WithLocation(const absl::Status& status, absl::string_view location
   return WithPayloadsOf(status, absl::Status(status.code(), absl::StrCat(status.message(), kMark, location, "]")));
 }
 
+absl::Status WithLocationOf(const absl::Status& error, const absl::Status& status) {
+  const size_t mark = error.message().rfind(kMark);
+  if (mark == absl::string_view::npos || !absl::EndsWith(error.message(), "]")) return status;
+  const absl::string_view location = error.message().substr(mark + kMark.size());
+  return WithLocation(status, location.substr(0, location.size() - 1));
+}
+
 std::string Program::Describe(int node) const {
   const std::string& location = nodes[node].location;
   return absl::StrCat("node ", nodes[node].number < 0 ? node : nodes[node].number, " of ", name, location.empty() ? "" : ": ",

@@ -106,5 +106,7 @@ struct TypedProgram {
 // Adds the location in the user's program to an error's message, so that it survives every transport. Does nothing if the message has
 // a location already.
 absl::Status WithLocation(const absl::Status& status, absl::string_view location);
+// Returns `status` at the location that `error` tells, if it tells one.
+absl::Status WithLocationOf(const absl::Status& error, const absl::Status& status);
 
 }  // namespace pw::program

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/unreachable_host.h"
+#include "pathways/program/program.h"
 
 namespace pw::controller {
 namespace {
@@ -16,7 +17,7 @@ constexpr size_t kRemembered = 4096;
 void HostLosses::Explain(HostId reporter, const absl::Status& error, Then then) {
   const std::optional<HostId> unreachable = UnreachableHost(error);
   if (!unreachable.has_value()) return std::move(then)(error);
-  if (auto lost = lost_.find(*unreachable); lost != lost_.end()) return std::move(then)(absl::Status(lost->second));
+  if (auto lost = lost_.find(*unreachable); lost != lost_.end()) return std::move(then)(program::WithLocationOf(error, lost->second));
   waiting_.push_back({reporter, *unreachable, clock_->Now() + patience_, error, std::move(then)});
 }
 
@@ -30,7 +31,7 @@ void HostLosses::OnHostLost(HostId host, const absl::Status& loss) {
       std::stable_partition(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.unreachable != host; });
   std::vector<Waiting> explained(std::make_move_iterator(named), std::make_move_iterator(waiting_.end()));
   waiting_.erase(named, waiting_.end());
-  for (Waiting& one : explained) std::move(one.then)(loss);
+  for (Waiting& one : explained) std::move(one.then)(program::WithLocationOf(one.error, loss));
 }
 
 void HostLosses::OnTick(absl::Time now) {

@@ -35,6 +35,14 @@ TEST(HostLossesTest, AnErrorThatNamesALostHostIsItsLoss) {
   EXPECT_EQ(w.losses.Of(HostId(2)).code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(HostLossesTest, ALossIsToldWhereTheErrorWas) {
+  LossWorld w;
+  w.losses.OnHostLost(HostId(1), kLoss);
+  w.Report(UnreachableHostError(HostId(1), "the connection broke [at node 3 of step: train.py:7]"));
+  ASSERT_TRUE(w.told.has_value());
+  EXPECT_EQ(w.told->message(), "host 'b' of island 'i' is gone since noon [at node 3 of step: train.py:7]");
+}
+
 TEST(HostLossesTest, AnErrorWaitsForTheLossOfTheHostThatItNames) {
   LossWorld w;
   w.Report(UnreachableHostError(HostId(1), "the connection broke"));

@@ -15,8 +15,8 @@ from pathways._jax import seams
 
 
 def install(is_ours):
-    """Changes jax's module once it is imported: few programs use it. is_ours(client): whether the client is a Pathways backend. Idempotent."""
-    name = seams.COLOCATED_SERIALIZE.module
+    """Changes jax's modules once they are imported: few programs use them. is_ours(client): whether the client is a Pathways backend. Idempotent."""
+    name = seams.COLOCATED_FALLBACK.module  # imports the other one
     if name in sys.modules:
         return _change(is_ours)
     if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
