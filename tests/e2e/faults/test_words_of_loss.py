@@ -30,10 +30,9 @@ slow = jax.jit(lambda x: jax.pure_callback(lambda v: (started.set(), go_on.wait(
 first = jax.device_put(np.float32(6), here[0])
 
 def prepare():
-    global there, given, rows, texts, calling, program_of_two
+    global there, given, rows, calling, program_of_two
     there, given = (jax.device_put(np.float32(5), lost[0]) for _ in range(2))
     rows = jax.device_put(np.arange(8, dtype=np.float32), spread)
-    texts = jax.device_put(np.array(["a", "b"], dtype=np.dtypes.StringDType()), lost[0])
     jax.block_until_ready((there, given, rows, double(there), giving(jax.device_put(np.float32(5), lost[0])), total(rows), replicated(rows), call(there)))
     started.clear(), go_on.clear()
     calling = slow(there)
@@ -62,7 +61,6 @@ ways = {
     "collective on new data": lambda: np.asarray(total(jax.device_put(np.arange(8, dtype=np.float32), spread))),
     "what is derived": lambda: float(double(jax.device_put(replicated(rows), here[0]))),
     "donate": lambda: np.asarray(giving(given)),
-    "strings": lambda: np.asarray(texts),
     "call Python": lambda: np.asarray(call(there)),
     "a call under way": lambda: np.asarray(calling),
     "a new program": lambda: np.asarray(jax.jit(lambda x: x + 7)(there)),
@@ -87,7 +85,7 @@ for line in sys.stdin:
 """
 
 WAYS = ["fetch", "wait", "copy from there", "copy to there", "put", "reshard", "a shard", "compute", "collective", "collective on new data",
-        "what is derived", "donate", "strings", "call Python", "a call under way", "a new program"]
+        "what is derived", "donate", "call Python", "a call under way", "a new program"]
 
 
 @pytest.fixture
