@@ -36,7 +36,9 @@ class Terminal:
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(other)
         self.other = other
-        self.popen = subprocess.Popen(words, env=dict(env, TERM="xterm"), stdin=other, stdout=other, stderr=other, start_new_session=True)
+        # A shell starts background jobs with SIGINT ignored, and children inherit that.
+        self.popen = subprocess.Popen(words, env=dict(env, TERM="xterm"), stdin=other, stdout=other, stderr=other, start_new_session=True,
+                                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.raw = ""
 
     def read_until(self, condition):
