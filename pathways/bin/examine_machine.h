@@ -1,4 +1,4 @@
-// What a worker tells of its machine when the controller asks (proto/pathways/v1/examination.proto): its clock, its open files, its shared memory.
+// ExamineMachine: a worker's answer about its machine when the controller asks (proto/pathways/v1/examination.proto): its clock, its open files, its shared memory.
 #pragma once
 
 #include "pathways/v1/examination.pb.h"

@@ -31,7 +31,7 @@ absl::StatusOr<DeviceGrid> DevicesOf(const xla::ExecutableBuildOptionsProto& opt
 // Returns the serialized options of a client whose rights on the hosts are not the worker's, as hosts may have them: numbers, and the texts that are
 // known to be harmless.
 //
-// What else the debug options have is dropped, and what can end the process gets XLA's default: jax sends these with every program where XLA_FLAGS or a
+// All other debug options are dropped, and those that can end the process get XLA's default: jax sends these with every program where XLA_FLAGS or a
 // folder of CUDA on the client's machine names them, and a newer jax sends new ones. PERMISSION_DENIED, naming the option, for one that a user asks for
 // by name (compiler_options), or for an argument of LLVM. INVALID_ARGUMENT: the options cannot be read.
 absl::StatusOr<std::string> OptionsOfStranger(absl::string_view options);

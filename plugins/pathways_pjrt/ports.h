@@ -42,7 +42,7 @@ struct PortOptions {
 // Returns nullopt for the options of an ordinary program.
 absl::StatusOr<std::optional<PortOptions>> ReadPortOptions(const xla::CompileOptionsProto& options);
 
-// What executing a port gives.
+// The results of executing a port.
 struct PortResults {
   std::vector<client::Array> arrays;
   Future<Unit> sent;  // set when the call is sent, or given up

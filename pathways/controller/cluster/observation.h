@@ -37,7 +37,7 @@ class Observation {
 
   // `slept`: this process was stopped for a while. `sessions`: those that are open.
   void Tick(bool slept, absl::Span<SessionImpl* const> sessions);
-  // What the session uses from now on is counted for this user; empty: nobody knows whose it is.
+  // Counts the session's use from now on for this user; empty: an unknown one.
   void CountUsage(SessionId session, const std::string& user) { usage_.Open(session, user.empty() ? kUnknownUser : user); }
   void OnSessionEnded(SessionId session) { usage_.End(session); }
   // Stores what was used since it was last stored. Also at the end.

@@ -1,4 +1,4 @@
-// What compiled code depends on besides the program and its options: a part of the compile cache's key (compile_cache.h).
+// CompiledFor: all that compiled code depends on besides the program and its options, a part of the compile cache's key (compile_cache.h).
 #pragma once
 
 #include <string>

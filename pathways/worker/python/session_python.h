@@ -1,7 +1,7 @@
 // SessionPython: the Python process of one session on this host, and what the session has there. The process starts when it is needed, also again after
 // its end.
 //
-// What it prints goes to the client, a piece at a time. If the client does not take it, the output that does not fit the room for it is dropped, and a
+// The process's output goes to the client, a piece at a time. If the client does not take it, the output that does not fit the room for it is dropped, and a
 // line says how much. If the client has no place for output, the worker's log gets it.
 //
 // Invariants:
