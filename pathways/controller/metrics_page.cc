@@ -196,7 +196,6 @@ std::string ToMetricsPage(const StatusReport& report) {
   AddDevices(report, hosts, &text);
   AddClients(report, &text);
   AddSlices(report, &text);
-  http::AddProcessMetrics(&text);
   return text.Take();
 }
 

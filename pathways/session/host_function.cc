@@ -48,12 +48,15 @@ std::string SerializeHostFunction(HostFunction function) {
   return proto.SerializeAsString();
 }
 
+absl::Status CheckHostFunctionSize(size_t bytes) {
+  if (bytes <= kMostHostFunctionBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("a Python function of ", bytes, " bytes is larger than the limit of ",
+                                                   kMostHostFunctionBytes,
+                                                   ": pass large arrays as arguments instead of capturing them"));
+}
+
 absl::StatusOr<HostFunction> ParseHostFunction(const Bytes& bytes) {
-  if (bytes.size() > kMostHostFunctionBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("a Python function of ", bytes.size(), " bytes is larger than the limit of ",
-                                                     kMostHostFunctionBytes,
-                                                     ": pass large arrays as arguments instead of capturing them"));
-  }
+  PW_RETURN_IF_ERROR(CheckHostFunctionSize(bytes.size()));
   v1::HostFunction proto;
   if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return absl::InvalidArgumentError("a Python function does not parse");

@@ -32,6 +32,7 @@ struct HostFunction {
   std::vector<buffers::ArraySpec> outputs;
 };
 
+absl::Status CheckHostFunctionSize(size_t bytes);
 std::string SerializeHostFunction(HostFunction function);
 // INVALID_ARGUMENT or RESOURCE_EXHAUSTED names the fault.
 absl::StatusOr<HostFunction> ParseHostFunction(const Bytes& bytes);

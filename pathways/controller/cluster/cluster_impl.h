@@ -162,7 +162,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Tick();
 
   // -- cluster_status.cc
-  void GetReport(ResultCallback<StatusReport> done);
+  // `examine`: whether the hosts examine their machines for it, too.
+  void GetReport(bool examine, ResultCallback<StatusReport> done);
   struct Answers;  // of the hosts, to a request for the status
   StatusReport MakeReport(const Answers& answers);
 

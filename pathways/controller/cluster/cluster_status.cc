@@ -25,11 +25,11 @@ double ClockAhead(const ::pathways::v1::Examination& host, absl::Time asked, abs
 }  // namespace
 
 void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
-  GetReport([done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
+  GetReport(true, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
 }
 
 void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
-  GetReport([done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
+  GetReport(false, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
 }
 
 struct ClusterImpl::Answers {
@@ -38,13 +38,13 @@ struct ClusterImpl::Answers {
   absl::Time asked, heard;  // by this machine's clock; only if options_.wall_clock is set
 };
 
-void ClusterImpl::GetReport(ResultCallback<StatusReport> done) {
+void ClusterImpl::GetReport(bool examine, ResultCallback<StatusReport> done) {
   struct Asked {
     Answers answers;
     ResultCallback<StatusReport> done;
-    int left = 2;
+    int left;
   };
-  auto asked = std::make_shared<Asked>(Asked{{}, std::move(done)});
+  auto asked = std::make_shared<Asked>(Asked{{}, std::move(done), examine ? 2 : 1});
   if (options_.wall_clock) asked->answers.asked = options_.wall_clock();
   const auto finish = [weak = weak_from_this(), asked] {
     auto self = weak.lock();
@@ -58,6 +58,7 @@ void ClusterImpl::GetReport(ResultCallback<StatusReport> done) {
     asked->answers.metrics = std::move(metrics);
     finish();
   });
+  if (!examine) return;
   housekeeping_->GatherExaminations(options_.status_timeout, [asked, finish](auto examinations) {
     asked->answers.examinations = std::move(examinations);
     finish();

@@ -106,7 +106,7 @@ void Observation::LookAtGangs(absl::Time now) {
   const gang::Scheduler& scheduler = fabric_->gangs().scheduler();
   std::vector<HangWatch::Gang> gangs;
   for (const Gangs::Underway& one : fabric_->gangs().ListUnderway()) {
-    HangWatch::Gang gang{one.gang, one.session, one.executable, one.heads, std::nullopt};
+    HangWatch::Gang gang{one.gang, one.session, one.heads, std::nullopt};
     if (scheduler.HasMeasured(one.executable)) gang.predicted = absl::Nanoseconds(scheduler.PredictCost(one.executable));
     gangs.push_back(gang);
   }

@@ -133,12 +133,7 @@ void Fabric::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Byte
   if (fetched.has_shared()) return OnFetchedShared(host, fetched);
   const absl::Status error = session::StatusFrom(fetched.status());
   if (error.ok()) return fetches_.OnFetched(host, fetched, std::move(payload));
-  losses_.Explain(host, error, [this, host, id = fetched.fetch()](const absl::Status& status) {
-    ::pathways::v1::Fetched explained;
-    explained.set_fetch(id);
-    session::ToProto(status, explained.mutable_status());
-    fetches_.OnFetched(host, explained, Bytes());
-  });
+  losses_.Explain(host, error, [this, host, id = fetched.fetch()](const absl::Status& status) { fetches_.Fail(host, id, status); });
 }
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
@@ -150,9 +145,8 @@ void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched
   ::pathways::v1::Fetched plain;
   plain.set_fetch(fetched.fetch());
   plain.set_total_bytes(fetched.total_bytes());
-  if (data.ok()) return fetches_.OnFetched(host, plain, *std::move(data));
-  session::ToProto(data.status(), plain.mutable_status());
-  fetches_.OnFetched(host, plain, Bytes());
+  if (!data.ok()) return fetches_.Fail(host, fetched.fetch(), data.status());
+  fetches_.OnFetched(host, plain, *std::move(data));
 }
 
 void Fabric::OnBulkWritable(HostId host) {

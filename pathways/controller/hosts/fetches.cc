@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
-#include "pathways/session/wire.h"
 
 namespace pw::controller {
 namespace {
@@ -43,13 +42,16 @@ void Fetches::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Byt
   auto it = Find(host, fetched.fetch());
   if (it == pending_.end()) return;
   Assembly& a = *it->second;
-  if (absl::Status status = session::StatusFrom(fetched.status()); !status.ok()) return Finish(it, status);
   if (fetched.total_bytes() != a.expected) return Finish(it, WrongSize(a.expected, fetched.total_bytes()));
   if (a.by_lane && fetched.on_lane() && payload.empty()) return Finish(it, Bytes());
   if (payload.size() == a.expected) return Finish(it, std::move(payload));
   if (!payload.empty()) return Finish(it, WrongSize(a.expected, payload.size()));
   a.announced = true;
   if (a.received == a.expected) Finish(it, std::move(*a.memory).Freeze());
+}
+
+void Fetches::Fail(HostId host, uint64_t id, const absl::Status& error) {
+  if (auto it = Find(host, id); it != pending_.end()) Finish(it, error);
 }
 
 void Fetches::OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Bytes& payload) {

@@ -23,7 +23,9 @@ class Fetches {
 
   // `by_lane`: the host may send the bytes to the client itself, on its lane; then the result is empty.
   void Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done, bool by_lane = false);
+  // REQUIRES: the answer is no error. Fail takes errors.
   void OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload);
+  void Fail(HostId host, uint64_t id, const absl::Status& error);
   void OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Bytes& payload);
   void FailHost(HostId host, const absl::Status& error);
   void FailSession(SessionId session, const absl::Status& error);

@@ -7,7 +7,6 @@ namespace pw::controller {
 
 std::vector<HangWatch::Hang> HangWatch::Look(absl::Time now, absl::Span<const Gang> underway) {
   std::map<gang::GangId, Hang> before = std::exchange(watched_, {});
-  underway_.assign(underway.begin(), underway.end());
   for (const Gang& gang : underway) {
     if (!gang.heads) continue;
     auto known = before.find(gang.gang);
@@ -49,10 +48,9 @@ void HangWatch::Forgive(absl::Time now) {
 }
 
 bool HangWatch::MayWaitForAnother(const Hang& suspect, absl::Time now) const {
-  return std::any_of(underway_.begin(), underway_.end(), [&](const Gang& other) {
-    if (other.session != suspect.gang.session || other.gang == suspect.gang.gang) return false;
-    auto it = watched_.find(other.gang);
-    return it != watched_.end() && !IsLate(it->second, now);
+  return std::any_of(watched_.begin(), watched_.end(), [&](const auto& other) {
+    const auto& [gang, hang] = other;
+    return hang.gang.session == suspect.gang.session && gang != suspect.gang.gang && !IsLate(hang, now);
   });
 }
 

@@ -4,7 +4,7 @@
 // once that time exceeds both `least` and `factor` times its prediction. A gang of a program that has never been measured has no prediction; it is a
 // suspect after `unmeasured`, because a first run may be long.
 //
-// A suspect need not hang: its inputs may come from a gang of other hosts that is within its time. Only the hosts know (Excused).
+// A suspect need not hang: its inputs may come from a gang of other hosts that is within its time. Only the hosts know (MayWaitForAnother).
 //
 // Invariants:
 //   HW-1  a gang is named once, and its end is told once if it was named
@@ -30,7 +30,6 @@ class HangWatch {
   struct Gang {
     gang::GangId gang;
     SessionId session;
-    ExecutableId executable;
     bool heads = false;
     std::optional<absl::Duration> predicted;  // none: never measured
   };
@@ -58,7 +57,6 @@ class HangWatch {
 
   const HangOptions options_;
   std::map<gang::GangId, Hang> watched_;  // those that head their hosts
-  std::vector<Gang> underway_;            // at the last look
 };
 
 }  // namespace pw::controller

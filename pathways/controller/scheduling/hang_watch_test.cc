@@ -15,7 +15,7 @@ using Gang = HangWatch::Gang;
 constexpr absl::Time kStart = absl::UnixEpoch();
 
 Gang Measured(uint64_t id, absl::Duration predicted, bool heads = true) {
-  return {gang::GangId(id), SessionId(1), ExecutableId(7), heads, predicted};
+  return {gang::GangId(id), SessionId(1), heads, predicted};
 }
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
@@ -38,7 +38,7 @@ TEST(HangWatch, ALongGangHasTheTimeThatWasPredictedTenTimes) {
 
 TEST(HangWatch, AFirstRunHasAMinute) {
   HangWatch watch({});
-  watch.Look(At(0), {{gang::GangId(1), SessionId(1), ExecutableId(7), true, std::nullopt}});
+  watch.Look(At(0), {{gang::GangId(1), SessionId(1), true, std::nullopt}});
   EXPECT_THAT(watch.Suspects(At(59)), IsEmpty());
   EXPECT_THAT(watch.Suspects(At(61)), SizeIs(1));
 }

@@ -22,4 +22,7 @@ struct ExecutableEntry {
   std::shared_ptr<const session::HostFunction> function = nullptr;  // of a Python function, without its text; else null
 };
 
+// Returns what a session tells its client of an executable.
+std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record, Handle handle);
+
 }  // namespace pw::controller

@@ -24,21 +24,6 @@ ValueInfo ToInfo(const program::Value& value) {
   return {value.dtype, value.shard_dims, value.op_sharding, value.layout, value.memory_kind};
 }
 
-std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record, Handle handle) {
-  auto info = std::make_shared<ExecutableInfo>();
-  info->handle = handle;
-  info->name = record.name;
-  info->fingerprint = record.fingerprint;
-  info->devices = record.devices;
-  for (const auto& value : record.parameters) info->parameters.push_back(ToInfo(value));
-  for (const auto& value : record.outputs) info->outputs.push_back(ToInfo(value));
-  info->output_specs = *record.output_specs;
-  info->donated_inputs = record.donated_inputs;
-  info->memory_stats = record.memory_stats;
-  info->code_bytes = record.code_bytes;
-  return info;
-}
-
 // Merges one host's answer into the answer of all: an error of one host counts for all. An error that says that the host cannot read the
 // program takes precedence, because other errors may follow from it.
 void Take(absl::StatusOr<::pathways::v1::Compiled> compiled, absl::StatusOr<::pathways::v1::Compiled>& answer) {
@@ -53,6 +38,21 @@ void Take(absl::StatusOr<::pathways::v1::Compiled> compiled, absl::StatusOr<::pa
 }
 
 }  // namespace
+
+std::shared_ptr<const ExecutableInfo> MakeInfo(const program::Executable& record, Handle handle) {
+  auto info = std::make_shared<ExecutableInfo>();
+  info->handle = handle;
+  info->name = record.name;
+  info->fingerprint = record.fingerprint;
+  info->devices = record.devices;
+  for (const auto& value : record.parameters) info->parameters.push_back(ToInfo(value));
+  for (const auto& value : record.outputs) info->outputs.push_back(ToInfo(value));
+  info->output_specs = *record.output_specs;
+  info->donated_inputs = record.donated_inputs;
+  info->memory_stats = record.memory_stats;
+  info->code_bytes = record.code_bytes;
+  return info;
+}
 
 void SessionImpl::DropRecord(const program::Executable& record) {
   fabric_->gangs().ForgetExecutable(record.id);

@@ -41,20 +41,6 @@ absl::Status FillRecord(const HostFunction& function, program::Executable* recor
   return absl::OkStatus();
 }
 
-ValueInfo InfoOf(const program::Value& value) { return {value.dtype, value.shard_dims, "", "", value.memory_kind}; }
-
-std::shared_ptr<const ExecutableInfo> InfoOf(const program::Executable& record, Handle handle) {
-  auto info = std::make_shared<ExecutableInfo>();
-  info->handle = handle;
-  info->name = record.name;
-  info->fingerprint = record.fingerprint;
-  info->devices = record.devices;
-  for (const program::Value& value : record.parameters) info->parameters.push_back(InfoOf(value));
-  for (const program::Value& value : record.outputs) info->outputs.push_back(InfoOf(value));
-  info->output_specs = *record.output_specs;
-  return info;
-}
-
 }  // namespace
 
 // A function that its hosts load.
@@ -169,7 +155,7 @@ void SessionFunctions::OnLoaded(Pending& pending) {
   const Handle handle = session_->NewHandle();
   ExecutableEntry entry;
   entry.record = std::make_shared<const program::Executable>(std::move(pending.record));
-  entry.info = InfoOf(*entry.record, handle);
+  entry.info = MakeInfo(*entry.record, handle);
   entry.accepted.resize(entry.record->parameters.size());
   entry.source = std::move(pending.source);
   entry.function = std::move(pending.function);

@@ -28,11 +28,7 @@ absl::Status CheckOptions(const xla::ifrt::Serialized& serialized) {
 
 absl::StatusOr<session::HostFunction> HostFunctionFromProto(const xla::ifrt::proxy::CompileRequest& request) {
   PW_RETURN_IF_ERROR(CheckOptions(request.compile_options()));
-  if (request.program().data().size() > session::kMostHostFunctionBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("a Python function of ", request.program().data().size(),
-                                                     " bytes is larger than the limit of ", session::kMostHostFunctionBytes,
-                                                     ": pass large arrays as arguments instead of capturing them"));
-  }
+  PW_RETURN_IF_ERROR(session::CheckHostFunctionSize(request.program().data().size()));
   xla::ifrt::CustomCallProgramProto program;
   if (!program.ParseFromString(request.program().data())) return absl::InvalidArgumentError("a custom call does not parse");
   PW_RETURN_IF_ERROR(CheckVersion("custom calls", program.version_number()));
