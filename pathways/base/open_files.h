@@ -1,7 +1,11 @@
-// The limit of open files and connections of this process: raises it to the hard limit.
+// The open files and connections of this process: their number, and their limit, which is raised to the hard one.
 #pragma once
 
 #include <sys/resource.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
 
 namespace pw {
 
@@ -11,6 +15,19 @@ inline void RaiseOpenFilesLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);  // on failure the old limit stays
+}
+
+inline int64_t CountOpenFiles() {
+  std::error_code error;
+  int64_t count = 0;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", error), end; !error && at != end; at.increment(error)) ++count;
+  return count;
+}
+
+// Returns 0 if there is none.
+inline uint64_t OpenFilesLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : 0;
 }
 
 }  // namespace pw

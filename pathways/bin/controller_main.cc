@@ -104,9 +104,10 @@ void Declare(Options* options, pw::Flags* flags) {
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   std::unique_ptr<pw::usage::UsageWriter> usage;
-  pw::ThreadPool disk("pw-usage", 1);
+  std::unique_ptr<pw::ThreadPool> disk;
   if (!options.usage_file.empty()) {
-    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, &disk, cluster_options.wall_clock));
+    disk = std::make_unique<pw::ThreadPool>("pw-usage", 1);
+    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, disk.get(), cluster_options.wall_clock));
     cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
   }
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.

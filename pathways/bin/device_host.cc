@@ -17,7 +17,6 @@
 #include "absl/strings/str_split.h"
 #include "pathways/base/growing_pool.h"
 #include "pathways/base/machine_memory.h"
-#include "pathways/base/release.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/bin/examine_machine.h"
 #include "pathways/device/pjrt/runtime.h"
@@ -231,11 +230,7 @@ worker::Environment DeviceHost::ForWorker() {
   worker.limits.staging_bytes = options_.staging_limit > 0 ? options_.staging_limit : HalfOfMemory();
   worker.checksum = options_.checksum;
   worker.shares_memory = options_.shared_memory;
-  worker.examine_machine = [] {
-    ::pathways::v1::Examination examination = ExamineMachine();
-    examination.set_release(kRelease);
-    return examination;
-  };
+  worker.examine_machine = ExamineMachine;
   return worker;
 }
 

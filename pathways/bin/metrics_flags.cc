@@ -40,9 +40,11 @@ void Answer(const MetricsSource& source, const std::string& token, const http::R
   if (!token.empty() && !SameSecret(request.authorization, absl::StrCat("Bearer ", token)))
     return std::move(answer)({.status = 401, .body = "show the token of --metrics-token-file: Authorization: Bearer TOKEN\n"});
   if (request.path != "/metrics") return std::move(answer)({.status = 404, .body = "the metrics are at /metrics\n"});
-  source([answer = std::move(answer)](absl::StatusOr<std::string> page) mutable {
+  http::MetricsText process;  // read here, on the server's thread: it takes some files of /proc
+  http::AddProcessMetrics(&process);
+  source([answer = std::move(answer), process = process.Take()](absl::StatusOr<std::string> page) mutable {
     if (!page.ok()) return std::move(answer)({.status = 503, .body = absl::StrCat(page.status().message(), "\n")});
-    std::move(answer)({.content_type = http::kMetricsContentType, .body = *std::move(page)});
+    std::move(answer)({.content_type = http::kMetricsContentType, .body = absl::StrCat(*page, process)});
   });
 }
 

@@ -1,13 +1,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "pathways/base/open_files.h"
 #include "pathways/http/metrics_text.h"
 
 namespace pw::http {
@@ -35,13 +35,6 @@ double BootTime() {
   return 0;
 }
 
-int64_t OpenFiles() {
-  std::error_code error;
-  int64_t count = 0;
-  for (std::filesystem::directory_iterator at("/proc/self/fd", error), end; !error && at != end; at.increment(error)) ++count;
-  return count;
-}
-
 double Seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; }
 
 }  // namespace
@@ -60,11 +53,9 @@ void AddProcessMetrics(MetricsText* text) {
     text->Gauge("process_start_time_seconds", "The time at which this process started, in seconds since 1970.")
         .Value(boot + ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)));
   }
-  text->Gauge("process_open_fds", "Open files and sockets of this process.").Value(static_cast<double>(OpenFiles()));
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    text->Gauge("process_max_fds", "The most files and sockets that this process may open.").Value(static_cast<double>(limit.rlim_cur));
-  }
+  text->Gauge("process_open_fds", "Open files and sockets of this process.").Value(static_cast<double>(CountOpenFiles()));
+  if (const uint64_t limit = OpenFilesLimit(); limit > 0)
+    text->Gauge("process_max_fds", "The most files and sockets that this process may open.").Value(static_cast<double>(limit));
 }
 
 }  // namespace pw::http

@@ -59,7 +59,6 @@ std::string MetricsPage::Text() const {
       .Value({{"direction", "back"}}, static_cast<double>(metrics.moved_back()));
   AddMemory(metrics.memory(), &text);
   AddDataflow(metrics.dataflow(), &text);
-  http::AddProcessMetrics(&text);
   return text.Take();
 }
 

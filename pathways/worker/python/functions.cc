@@ -36,12 +36,6 @@ absl::Status TakeTexts(const HostPart& part, const v1::Execute& command, std::ve
   return absl::OkStatus();
 }
 
-size_t Shards(const std::vector<LocalArray>& arrays) {
-  size_t count = 0;
-  for (const LocalArray& array : arrays) count += array.shards.size();
-  return count;
-}
-
 }  // namespace
 
 struct Functions::Stream {
@@ -274,9 +268,9 @@ void Functions::Advance(SessionId session, uint64_t number) {
 
 void Functions::PlaceResults(const PythonCallRef& call, std::vector<Bytes> parts) {
   const HostPart& part = call->function->part;
-  if (parts.size() != Shards(part.outputs))
+  if (parts.size() != call->results.size())
     return Fail(call, absl::InternalError(absl::StrCat("the Python process returned ", parts.size(), " shards of results of ",
-                                                       part.name, ", not ", Shards(part.outputs))));
+                                                       part.name, ", not ", call->results.size())));
   size_t i = 0;
   for (const LocalArray& array : part.outputs) {
     for (const LocalShard& shard : array.shards) {

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/any_invocable.h"
 #include "pathways/device/device.h"
 #include "pathways/net/file_socket.h"
 #include "pathways/net/shared_memory.h"

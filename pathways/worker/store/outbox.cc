@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "pathways/base/status_code.h"
 #include "pathways/base/unreachable_host.h"
+#include "pathways/session/wire.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -23,10 +23,7 @@ pathways::v1::Status ToProto(const absl::Status& status) {
   return proto;
 }
 
-absl::Status FromProto(const pathways::v1::Status& status) {
-  absl::Status error = StatusFrom(status.code(), status.message());
-  return status.has_unreachable_host() ? WithUnreachableHost(std::move(error), HostId(status.unreachable_host())) : error;
-}
+absl::Status FromProto(const pathways::v1::Status& status) { return session::StatusFrom(status); }
 
 pathways::v1::Event* Outbox::Add(std::vector<Bytes> payload) {
   if (batch_.events_size() >= kBatchEvents || payload_bytes_ >= kBatchPayload) Flush();
