@@ -5,11 +5,9 @@ imported. It patches functions that a script may call before it first uses a dev
 """
 
 import os
-import sys
 
 from pathways._client.environment import set_environment
-
-_HOOKED = "jax"
+from pathways._jax.after_import import call_after_import
 
 
 def selected():
@@ -28,27 +26,6 @@ def _patch(jax):
     transformations.watch()
 
 
-class _AfterImport:
-    """A meta path finder that lets the other finders load the module, then patches it."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != _HOOKED:
-            return None
-        import importlib.util
-
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                _patch(module)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
-
 def main():
     platforms = os.environ.get("JAX_PLATFORMS", "").split(",")
     if selected():
@@ -57,9 +34,6 @@ def main():
             # Host callbacks and mixed programs need the local cpu backend. Set it before jax reads the variable, so that the setting does not
             # change when the first device is used.
             os.environ["JAX_PLATFORMS"] = ",".join([*platforms, "cpu"])
-        if _HOOKED in sys.modules:
-            _patch(sys.modules[_HOOKED])
-        else:
-            sys.meta_path.insert(0, _AfterImport())
+        call_after_import("jax", _patch)
     elif "proxy" in platforms:  # pathwaysutils talks to our server through jax's own client
         set_environment()

@@ -96,7 +96,7 @@ def tells_shardings():
 
 
 def calls_on_hosts():
-    if tuple(int(n) for n in jax.__version__.split(".")[:3]) < (0, 9, 1):
+    if jax.__version_info__ < (0, 9, 1):
         return True  # hosts cannot run functions of this jax
     from jax.experimental import colocated_python
 

@@ -14,7 +14,7 @@ import pytest
 from pathways._colocated import envelope, wire
 
 jax = pytest.importorskip("jax")
-if tuple(int(n) for n in jax.__version__.split(".")[:3]) < (0, 9, 1):
+if jax.__version_info__ < (0, 9, 1):
     pytest.skip("jax's colocated Python on hosts wants jax 0.9.1 or newer", allow_module_level=True)
 
 HOST = "host 'h' of island 'i'"

@@ -22,14 +22,14 @@ def _int(field, number):
     return _varint(field << 3) + _varint(number) if number else b""
 
 
-def _bytes(field, data, keep_empty=False):
+def bytes_field(field, data, keep_empty=False):
     if isinstance(data, str):
         data = data.encode()
     return _varint(field << 3 | 2) + _varint(len(data)) + data if data or keep_empty else b""
 
 
 def _ints(field, numbers):
-    return _bytes(field, packed(numbers))
+    return bytes_field(field, packed(numbers))
 
 
 MAGIC = b"pathways.v1.Program\n"
@@ -41,15 +41,15 @@ def packed(numbers):
 
 
 def executable(module, options, devices, count):
-    return _bytes(1, "mlir") + _bytes(2, module) + _bytes(3, options) + _int(4, 1) + _int(5, count) + _bytes(6, devices)
+    return bytes_field(1, "mlir") + bytes_field(2, module) + bytes_field(3, options) + _int(4, 1) + _int(5, count) + bytes_field(6, devices)
 
 
 def sharding(devices, op_sharding, memory_kind):
-    return _bytes(1, devices) + _bytes(2, op_sharding) + _bytes(3, memory_kind)
+    return bytes_field(1, devices) + bytes_field(2, op_sharding) + bytes_field(3, memory_kind)
 
 
 def _node(location, field, body):
-    return _bytes(1, location) + _bytes(field, body, keep_empty=True)
+    return bytes_field(1, location) + bytes_field(field, body, keep_empty=True)
 
 
 def type_(dtype, dims, sharding):
@@ -73,11 +73,11 @@ def result(location, value):
 
 
 def _messages(field, items):
-    return b"".join(_bytes(field, item, True) for item in items)
+    return b"".join(bytes_field(field, item, True) for item in items)
 
 
 def host_call(location, callback, inputs, types, function):
-    return _node(location, 6, _int(1, callback) + _ints(2, inputs) + _messages(3, types) + _bytes(4, function))
+    return _node(location, 6, _int(1, callback) + _ints(2, inputs) + _messages(3, types) + bytes_field(4, function))
 
 
 def select(location, index, inputs, types, branches):
@@ -85,9 +85,9 @@ def select(location, index, inputs, types, branches):
 
 
 def branch(name, nodes):
-    return _bytes(1, name) + _messages(2, nodes)
+    return bytes_field(1, name) + _messages(2, nodes)
 
 
 def program(name, executables, shardings, nodes, branches=(), effects=False):
     fields = [(2, executables), (3, shardings), (4, nodes), (5, branches)]
-    return _bytes(1, name) + b"".join(_bytes(number, item, True) for number, items in fields for item in items) + _int(6, effects)
+    return bytes_field(1, name) + b"".join(bytes_field(number, item, True) for number, items in fields for item in items) + _int(6, effects)

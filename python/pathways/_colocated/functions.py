@@ -5,43 +5,16 @@ any error. So for our devices it runs on their hosts, or the call fails.
 """
 
 import functools
-import importlib.abc
-import importlib.util
-import sys
 
 from pathways._client import doors
 from pathways._colocated import envelope
 from pathways._jax import seams
+from pathways._jax.after_import import call_after_import
 
 
 def install(is_ours):
     """Changes jax's modules once they are imported: few programs use them. is_ours(client): whether the client is a Pathways backend. Idempotent."""
-    name = seams.COLOCATED_FALLBACK.module  # imports the other one
-    if name in sys.modules:
-        return _change(is_ours)
-    if not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport(name, lambda: _change(is_ours)))
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls `then` when a module has been imported."""
-
-    def __init__(self, name, then):
-        self._name, self._then = name, then
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            self._then()
-
-        spec.loader.exec_module = exec_module
-        return spec
+    call_after_import(seams.COLOCATED_FALLBACK.module, lambda _: _change(is_ours))  # it imports the other one
 
 
 def _change(is_ours):

@@ -9,6 +9,8 @@ import struct
 
 import numpy as np
 
+from pathways._client.wire import bytes_field
+
 _LENGTH = struct.Struct("<I")
 _MOST_PACKET_BYTES = 4 << 10
 _SEAL = 1033, 0x2  # F_ADD_SEALS, F_SEAL_SHRINK: the worker maps the file, and must not lose pages of it
@@ -107,14 +109,4 @@ def strings_of(data, shape):
 
 def bytes_of_strings(array):
     """Returns the strings of a numpy array as jaxlib serializes them: a protobuf message with one bytes field, repeated."""
-    text = bytearray()
-    for one in array.reshape(-1).tolist():
-        encoded = one.encode()
-        text.append(0x0A)
-        size = len(encoded)
-        while size > 0x7F:
-            text.append(size & 0x7F | 0x80)
-            size >>= 7
-        text.append(size)
-        text += encoded
-    return np.frombuffer(bytes(text), np.uint8)
+    return np.frombuffer(b"".join(bytes_field(1, text, keep_empty=True) for text in array.reshape(-1).tolist()), np.uint8)

@@ -4,7 +4,6 @@ import csv
 import datetime
 import json
 import pathlib
-import sqlite3
 import sys
 
 from pathways._cluster import records
@@ -16,6 +15,8 @@ _BYTE_SECONDS = (1 << 30) * 3600.0  # of a GiB for an hour
 
 def read(path, since, user=None):
     """Returns the rows from the day `since` on (YYYY-MM-DD), each as a dictionary, by day and user."""
+    import sqlite3  # other commands need none, and some Pythons have none
+
     path = pathlib.Path(path)
     if not path.exists():
         raise ValueError(f"there is no file of usage at {path}: the controller writes it where it was started with --usage-file, as 'pathways up' does")

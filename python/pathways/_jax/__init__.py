@@ -8,6 +8,7 @@ May import no other room.
     placement.py          reads where arrays are
     virtual_devices.py    hides the devices of virtual slices
     colocated.py          the host's half of colocated Python
+    after_import.py       calls a function once a module has been imported
     mlir_context.py       shares one MLIR context among the computations of a program
     portable_programs.py  writes programs for older versions of StableHLO
 """
