@@ -93,6 +93,16 @@ def clean_environment(**env):
 
 
 @pytest.fixture
+def command(tmp_path):
+    """Returns the command line with a folder of its own, whose cluster ends with the test."""
+    from cli import CommandLine  # imports this module
+
+    command = CommandLine(tmp_path / "home")
+    yield command
+    command("down", check=False)
+
+
+@pytest.fixture
 def run_script(tmp_path):
     """Returns a function that runs a Python program as a user would, in a separate process."""
 

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from cli import PATIENCE, CommandLine
+from cli import PATIENCE
 from conftest import ROOT, clean_environment, eventually
 from seats import Host, Program, hosts_of
 
@@ -38,13 +38,6 @@ for line in sys.stdin:
 assert float(train.state["large"].min()) == 1
 train.close()
 """
-
-
-@pytest.fixture
-def command(tmp_path):
-    command = CommandLine(tmp_path / "home")
-    yield command
-    command("down", check=False)
 
 
 @pytest.fixture

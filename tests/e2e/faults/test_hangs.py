@@ -6,19 +6,10 @@ import os
 import pathlib
 import signal
 
-import pytest
 
-from cli import CommandLine
 from conftest import PATIENCE, eventually
 
 LIMIT = 1.0  # seconds
-
-
-@pytest.fixture
-def pathways(tmp_path):
-    command_line = CommandLine(tmp_path / "home")
-    yield command_line
-    command_line("down", check=False)
 
 
 @contextlib.contextmanager
@@ -33,16 +24,16 @@ def running(program):
         program.kill()
 
 
-def hangs(pathways):
-    return pathways("status")["hangs"]
+def hangs(command):
+    return command("status")["hangs"]
 
 
-def events(pathways, kind):
-    return [event["text"] for event in pathways("status")["events"] if event["kind"] == kind]
+def events(command, kind):
+    return [event["text"] for event in command("status")["events"] if event["kind"] == kind]
 
 
-def doctor(pathways):
-    done = pathways("doctor", "--json", check=False)
+def doctor(command):
+    done = command("doctor", "--json", check=False)
     return done.returncode, [one for one in json.loads(done.stdout)["findings"] if one["check"] == "hangs"]
 
 
@@ -69,22 +60,22 @@ assert float(y[0]) == 2
 """
 
 
-def test_a_python_function_that_does_not_return_is_named_and_its_end_too(pathways):
-    started = pathways("up", "--devices", "1", "--hang-limit", str(LIMIT))
-    with running(pathways.program(started["address"], CALLBACK)):
-        (hang,) = eventually(lambda: hangs(pathways))
+def test_a_python_function_that_does_not_return_is_named_and_its_end_too(command):
+    started = command("up", "--devices", "1", "--hang-limit", str(LIMIT))
+    with running(command.program(started["address"], CALLBACK)):
+        (hang,) = eventually(lambda: hangs(command))
         assert "stuck_step" in hang["program"] and hang["seconds"] > LIMIT and hang["predicted_seconds"] < LIMIT
-        (host,) = pathways("status")["hosts"]
+        (host,) = command("status")["hosts"]
         assert hang["hosts"] == [{"name": host["name"], "state": "launched, not finished"}]
-        status, (finding,) = doctor(pathways)
+        status, (finding,) = doctor(command)
         assert status == 2 and finding["level"] == "error" and "stuck_step" in finding["text"] and finding["remedy"]
-        assert "HANGS" in pathways("status", check=False).stdout and "stuck_step" in pathways("top", "--once", check=False).stdout
-    assert eventually(lambda: not hangs(pathways))
-    (named,), (ended,) = events(pathways, "hang"), events(pathways, "hang ended")
+        assert "HANGS" in command("status", check=False).stdout and "stuck_step" in command("top", "--once", check=False).stdout
+    assert eventually(lambda: not hangs(command))
+    (named,), (ended,) = events(command, "hang"), events(command, "hang ended")
     assert "stuck_step" in named and "launched, not finished" in named and f"computation {hang['computation']} of client" in ended
     log = pathlib.Path(started["logs"], "controller.log").read_text()
     assert log.count(named) == 1 and ended in log
-    assert doctor(pathways)[1][0]["level"] == "ok"
+    assert doctor(command)[1][0]["level"] == "ok"
 
 
 COLLECTIVE = """
@@ -105,17 +96,17 @@ jax.block_until_ready(y)
 """
 
 
-def test_a_host_that_does_not_enter_a_collective_is_named(pathways):
-    started = pathways("up", "--hosts", "2", "--devices", "1", "--hang-limit", str(LIMIT))
-    awake, asleep = pathways("status")["hosts"]
-    program = pathways.program(started["address"], COLLECTIVE)
+def test_a_host_that_does_not_enter_a_collective_is_named(command):
+    started = command("up", "--hosts", "2", "--devices", "1", "--hang-limit", str(LIMIT))
+    awake, asleep = command("status")["hosts"]
+    program = command.program(started["address"], COLLECTIVE)
     with running(program):
         os.kill(asleep["pid"], signal.SIGSTOP)
         try:
             program.stdin.write("\n")
             program.stdin.flush()
             assert program.stdout.readline() == "sent\n"
-            (hang,) = eventually(lambda: hangs(pathways), seconds=9)  # before the silent host is given up
+            (hang,) = eventually(lambda: hangs(command), seconds=9)  # before the silent host is given up
             states = {host["name"]: host["state"] for host in hang["hosts"]}
             assert states == {awake["name"]: "launched, not finished", asleep["name"]: "does not answer"}
         finally:
@@ -136,20 +127,20 @@ print(time.monotonic() - begin)
 """
 
 
-def test_a_computation_that_is_only_long_is_not_named(pathways):
+def test_a_computation_that_is_only_long_is_not_named(command):
     """Runs computations longer than the limit, which have been measured once. The first run may take six times the limit."""
-    started = pathways("up", "--devices", "1", "--hang-limit", str(LIMIT))
-    seconds = float(pathways.run(started["address"], LONG.replace("ROUNDS", "300"))) / 4
+    started = command("up", "--devices", "1", "--hang-limit", str(LIMIT))
+    seconds = float(command.run(started["address"], LONG.replace("ROUNDS", "300"))) / 4
     rounds = int(300 * 1.5 * LIMIT / seconds)
-    assert float(pathways.run(started["address"], LONG.replace("ROUNDS", str(rounds)))) / 4 > LIMIT
-    assert events(pathways, "hang") == [] and hangs(pathways) == []
-    assert [event.split(":")[0] for event in events(pathways, "client connected")] == ["client 1", "client 2"]
+    assert float(command.run(started["address"], LONG.replace("ROUNDS", str(rounds)))) / 4 > LIMIT
+    assert events(command, "hang") == [] and hangs(command) == []
+    assert [event.split(":")[0] for event in events(command, "client connected")] == ["client 1", "client 2"]
 
 
-def test_hosts_and_clients_that_come_and_go_are_events(pathways):
-    pathways("up", "--hosts", "2", "--devices", "1")
-    assert len(events(pathways, "host joined")) == 2
-    host = pathways("status")["hosts"][1]
+def test_hosts_and_clients_that_come_and_go_are_events(command):
+    command("up", "--hosts", "2", "--devices", "1")
+    assert len(events(command, "host joined")) == 2
+    host = command("status")["hosts"][1]
     os.kill(host["pid"], signal.SIGKILL)
-    (lost,) = eventually(lambda: events(pathways, "host lost"))
+    (lost,) = eventually(lambda: events(command, "host lost"))
     assert host["name"] in lost

@@ -1,7 +1,6 @@
 """A process of colocated functions dies, or its worker does: their calls fail with host and cause, and everything else goes on."""
 
 import os
-import pathlib
 import signal
 import sys
 
@@ -10,11 +9,11 @@ import numpy as np
 import pytest
 from conftest import eventually
 
-from pathways._cluster import local
+from pathways._cluster import local, records
 from pathways._cluster.shape import Shape
 
 colocated_python = pytest.importorskip("jax.experimental.colocated_python")
-if tuple(int(n) for n in jax.__version__.split(".")[:3]) < (0, 9, 1):
+if jax.__version_info__ < (0, 9, 1):
     pytest.skip("hosts run colocated functions with jax 0.9.1 or newer", allow_module_level=True)
 if os.environ.get("PATHWAYS_DOOR") == "pjrt":
     pytest.skip("colocated functions do not go through the PJRT door", allow_module_level=True)
@@ -82,7 +81,7 @@ def test_the_process_of_a_worker_that_is_killed_ends_and_other_hosts_go_on(run_s
         lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
         first, second = (int(pid) for pid in lines["PIDS"].split())
         assert "host0" in lines["TEXT"] and int(lines["OTHER"]) == second
-        gone = lambda pid: not pathlib.Path(f"/proc/{pid}").exists() or pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        gone = lambda pid: records.start_time(pid) is None
         assert eventually(lambda: gone(first)) and eventually(lambda: gone(second)), "the second with its session"
     finally:
         cluster.stop()

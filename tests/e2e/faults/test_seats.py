@@ -1,7 +1,7 @@
 """A host is killed and returns while a program runs: the program uses it again, by the same jax.Device objects and the same jitted functions."""
 
 import pytest
-from cli import PATIENCE, CommandLine
+from cli import PATIENCE
 from seats import Host, Program, hosts_of
 
 # Reads the names of uses of the devices, and prints for each "well" or its error.
@@ -44,13 +44,6 @@ for line in sys.stdin:
     except jax.errors.JaxRuntimeError as error:
         print(str(error).splitlines()[0], flush=True)
 """
-
-
-@pytest.fixture
-def command(tmp_path):
-    command = CommandLine(tmp_path / "home")
-    yield command
-    command("down", check=False)
 
 
 @pytest.mark.parametrize("island", ["far", "island0"], ids=["an island of its own", "an island of two hosts"])

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-from cli import CommandLine
 from seats import Host, Program, hosts_of
 
 WORDS = re.compile(r"DATA_LOSS: host 'victim' of island 'island0' is gone since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; waiting for a host to take its seat\b")
@@ -86,13 +84,6 @@ for line in sys.stdin:
 
 WAYS = ["fetch", "wait", "copy from there", "copy to there", "put", "reshard", "a shard", "compute", "collective", "collective on new data",
         "what is derived", "donate", "call Python", "a call under way", "a new program"]
-
-
-@pytest.fixture
-def command(tmp_path):
-    command = CommandLine(tmp_path / "home")
-    yield command
-    command("down", check=False)
 
 
 def test_all_ways_to_meet_a_loss_say_the_same_words(command, tmp_path):

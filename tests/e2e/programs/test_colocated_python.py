@@ -15,11 +15,11 @@ import pytest
 from conftest import PATIENCE, ROOT, clean_environment, eventually
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-from pathways._cluster import admin, local
+from pathways._cluster import admin, local, records
 from pathways._cluster.shape import Shape
 
 colocated_python = pytest.importorskip("jax.experimental.colocated_python")
-if tuple(int(n) for n in jax.__version__.split(".")[:3]) < (0, 9, 1):
+if jax.__version_info__ < (0, 9, 1):
     pytest.skip("hosts run colocated functions with jax 0.9.1 or newer", allow_module_level=True)
 if os.environ.get("PATHWAYS_DOOR") == "pjrt":
     pytest.skip("colocated functions do not go through the PJRT door", allow_module_level=True)
@@ -228,7 +228,7 @@ def test_what_a_function_prints_reaches_the_clients_terminal_and_its_end_ends_th
     program.kill()  # kill -9
     program.wait()
     program.stderr.close()
-    assert eventually(lambda: not pathlib.Path(f"/proc/{theirs}").exists() or pathlib.Path(f"/proc/{theirs}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    assert eventually(lambda: records.start_time(theirs) is None)
 
 
 BYTES = """
@@ -245,11 +245,10 @@ assert np.array_equal(np.asarray(total), np.full(64, 1 << 20)), total
 """
 
 
-def test_no_byte_of_an_array_passes_controller_or_client(tmp_path):
+def test_no_byte_of_an_array_passes_controller_or_client(run_script, tmp_path):
     cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path, host_python=sys.executable).start()
     try:
-        done = subprocess.run([sys.executable, "-c", BYTES], capture_output=True, text=True, timeout=PATIENCE,
-                              env=clean_environment(PATHWAYS_ADDRESS=cluster.address))
+        done = run_script(BYTES, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address)
         assert done.returncode == 0, done.stderr
         status = admin.status(cluster.address)
         assert status["array_bytes"] < 10_000
@@ -257,14 +256,18 @@ def test_no_byte_of_an_array_passes_controller_or_client(tmp_path):
         cluster.stop()
 
 
-def test_a_cluster_at_an_address_refuses_functions_unless_its_operator_allows_them(tmp_path):
-    code = ("import jax, numpy as np\nfrom jax.experimental import colocated_python\n"
-            "x = jax.device_put(np.zeros(2), jax.devices()[0])\n"
-            "colocated_python.colocated_python(lambda x: x)(x)\n")
+IDENTITY = """
+import jax, numpy as np
+from jax.experimental import colocated_python
+x = jax.device_put(np.zeros(2), jax.devices()[0])
+colocated_python.colocated_python(lambda x: x)(x)
+"""
+
+
+def test_a_cluster_at_an_address_refuses_functions_unless_its_operator_allows_them(run_script, tmp_path):
     cluster = local.Cluster(Shape.parse("1x1x1"), tmp_path).start()
     try:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE,
-                              env=clean_environment(PATHWAYS_ADDRESS=cluster.address))
+        done = run_script(IDENTITY, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address)
     finally:
         cluster.stop()
     assert done.returncode != 0
@@ -272,11 +275,8 @@ def test_a_cluster_at_an_address_refuses_functions_unless_its_operator_allows_th
     assert "--host-python" in done.stderr
 
 
-def test_the_other_door_says_which_one_to_take(tmp_path):
-    code = ("import jax, numpy as np\nfrom jax.experimental import colocated_python\n"
-            "x = jax.device_put(np.zeros(2), jax.devices()[0])\n"
-            "colocated_python.colocated_python(lambda x: x)(x)\n")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=clean_environment(PATHWAYS_DOOR="pjrt"))
+def test_the_other_door_says_which_one_to_take(run_script):
+    done = run_script(IDENTITY, timeout=PATIENCE, PATHWAYS_DOOR="pjrt")
     assert done.returncode != 0 and "set PATHWAYS_DOOR=ifrt" in done.stderr
 
 

@@ -19,7 +19,7 @@ import newer_programs
 import pathways as pw
 from conftest import clean_environment, eventually
 from pathways._client import connection, doors
-from pathways._cluster import admin
+from pathways._cluster import admin, records
 from pathways._cluster.local import Cluster
 from pathways._cluster.shape import Shape
 
@@ -104,10 +104,7 @@ def helpers_of(cluster):
 
 def has_ended(pid):
     """Also true for a process that its parent has not waited for yet. Its sockets are closed then, as they are not yet when its command line is gone."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
+    return records.start_time(pid) is None
 
 
 def test_a_client_without_our_package_is_served_by_the_helper(own_cluster):
