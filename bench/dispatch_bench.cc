@@ -36,6 +36,7 @@ class CountingConnection final : public net::Connection {
   void Close(absl::Status) override {}
   net::Counters counters() const override { return {}; }
   const std::string& peer() const override { return peer_; }
+  pw::net::PeerProof proof() const override { return pw::net::PeerProof::kOwn; }
 
   uint64_t frames = 0;
   uint64_t bytes = 0;

@@ -1,11 +1,12 @@
-// Compares the transport with bare sockets, in the same run, over TCP and Unix sockets on this machine.
+// Compares the transport with bare sockets, in the same run, over TCP, TCP with TLS, and Unix sockets on this machine.
 //
 // - round trip: 64 bytes there and back. "handlers": between two handlers, on the event loops' threads alone. "strand": from a
 //   thread that waits, to a strand that answers, as between controller and workers.
 // - frames/s: frames of 64 bytes, from one sending thread.
 // - GB/s: payloads of 1 MiB. "urgent": the round trip of an urgent frame meanwhile.
 //
-// Each is measured in two modes: the sending thread writes small frames itself ("inline"), or the event loop writes all ("loop").
+// TLS has no bare socket of its own: TCP's is its floor. Each is measured in two modes: the sending thread writes small frames itself ("inline"),
+// or the event loop writes all ("loop").
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <semaphore>
@@ -27,11 +29,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/net/certificates.h"
 #include "pathways/net/socket.h"
 
 namespace {
@@ -67,8 +71,8 @@ class Handler : public Connection::Handler {
 // One connection between two transports, which stand for two processes.
 class Pair {
  public:
-  Pair(const std::string& address, bool inline_sends)
-      : server_transport_({.inline_sends = inline_sends}), client_transport_({.inline_sends = inline_sends}) {
+  Pair(const std::string& address, bool inline_sends, std::shared_ptr<pw::net::Tls> tls)
+      : server_transport_({.inline_sends = inline_sends, .tls = tls}), client_transport_({.inline_sends = inline_sends, .tls = tls}) {
     std::binary_semaphore ready{0}, accepted{0};
     auto listener = server_transport_.Listen(address, [&](std::unique_ptr<Connection> c) {
       server = std::move(c);
@@ -200,10 +204,10 @@ struct Work {
   int round_trips = 20'000, frames = 1'000'000, mib = 2048;
 };
 
-Figures Measure(const std::string& address, bool inline_sends, const Work& work) {
+Figures Measure(const std::string& address, bool inline_sends, const Work& work, const std::shared_ptr<pw::net::Tls>& tls) {
   const pw::Bytes large = pw::Bytes::Copy(std::string(kLarge, 'x'));
   auto with_pair = [&](auto measure) {
-    Pair pair(address, inline_sends);
+    Pair pair(address, inline_sends, tls);
     return measure(pair);
   };
   Figures figures;
@@ -214,6 +218,16 @@ Figures Measure(const std::string& address, bool inline_sends, const Work& work)
       work.mib * double{kLarge} / 1e9 / with_pair([&](Pair& pair) { return Stream(pair, work.mib, large, kSmall); });
   figures.urgent_meanwhile = with_pair([&](Pair& pair) { return UrgentMeanwhile(pair, work.mib, large); });
   return figures;
+}
+
+// Both ends show a certificate, as workers do to each other.
+std::shared_ptr<pw::net::Tls> MakeTls() {
+  const absl::Time now = absl::Now();
+  const pw::net::Authority authority = *pw::net::MakeAuthority("a benchmark", now);
+  const std::string key = *pw::net::NewKey();
+  std::shared_ptr<pw::net::Tls> tls = *pw::net::Tls::Create(*pw::net::AuthorityFingerprint(authority.certificate_pem));
+  PW_CHECK(tls->Show(*pw::net::Certify(authority, *pw::net::PublicKeyOf(key), pw::net::Part::kWorker, "a benchmark", now, now + absl::Hours(1)), key).ok());
+  return tls;
 }
 
 // ---- the floor: blocking sockets, two threads, nothing else ----
@@ -314,20 +328,22 @@ int main(int argc, char** argv) {
   flags.Add("repeats", &repeats, "N", "how often to measure; the best of each figure counts");
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
 
+  // All take turns within a repeat, so that what else the machine does meets all of them.
+  std::map<std::string, Figures> best;
+  const std::shared_ptr<pw::net::Tls> tls = MakeTls();
+  for (int i = 0; i < repeats; ++i) {
+    for (const std::string kind : {"tcp", "tls", "unix"}) {
+      const std::string address = kind == "unix" ? absl::StrCat("unix:@pw_net_bench_", ::getpid()) : "127.0.0.1:0";
+      const auto measure = [&](const std::string& name, const Figures& figures) { best[name] = Better(best[name], figures); };
+      if (kind != "tls") measure(kind + "_bare", MeasureFloor(kind == "tcp", work));
+      for (const auto& [mode, inline_sends] : {std::pair("_inline", true), std::pair("_loop", false)})
+        measure(kind + mode, Measure(address, inline_sends, work, kind == "tls" ? tls : nullptr));
+    }
+  }
   std::vector<std::string> parts;
-  for (const bool tcp : {true, false}) {
-    const std::string kind = tcp ? "tcp" : "unix";
-    const std::string address = tcp ? "127.0.0.1:0" : absl::StrCat("unix:@pw_net_bench_", ::getpid());
-    Figures bare, inline_sends, loop;
-    for (int i = 0; i < repeats; ++i) {
-      bare = Better(bare, MeasureFloor(tcp, work));
-      inline_sends = Better(inline_sends, Measure(address, true, work));
-      loop = Better(loop, Measure(address, false, work));
-    }
-    for (const auto& [name, figures] : {std::pair("_bare", bare), std::pair("_inline", inline_sends), std::pair("_loop", loop)}) {
-      Print(kind + name, figures);
-      parts.push_back(Json(kind + name, figures));
-    }
+  for (const auto& [name, figures] : best) {
+    Print(name, figures);
+    parts.push_back(Json(name, figures));
   }
   const std::string line = absl::StrCat("{\"bench\": \"net\", \"figures\": {", absl::StrJoin(parts, ", "), "}}");
   std::printf("%s\n", line.c_str());

@@ -36,6 +36,7 @@ pw_static_library(pw_third_party_absl absl_status absl_statusor absl_strings abs
 pw_static_library(pw_third_party_protobuf protobuf)
 pw_static_library(pw_third_party_crypto libcrypto)
 pw_static_library(pw_third_party_sqlite sqlite3)
+pw_static_library(pw_third_party_ssl libssl)
 pw_static_library(pw_third_party_grpc grpc++ protobuf)
 
 find_package(GTest REQUIRED)

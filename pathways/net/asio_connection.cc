@@ -1,7 +1,6 @@
 #include "pathways/net/asio_connection.h"
 
 #include <errno.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,13 +23,15 @@ constexpr std::chrono::milliseconds kLinger{1000};
 
 }  // namespace
 
-Stream::Stream(std::shared_ptr<EventLoop> loop, Fd fd, std::string peer, const StreamOptions& options)
+Stream::Stream(std::shared_ptr<EventLoop> loop, EstablishedSocket socket, std::string peer, const StreamOptions& options)
     : loop_(std::move(loop)),
       peer_(std::move(peer)),
       options_(options),
-      fd_(fd.get()),
-      writer_(fd.get(), options.limits.bulk_high_water_bytes),
-      initial_fd_(std::move(fd)),
+      proof_(socket.proof),
+      fd_(socket.fd.get()),
+      channel_(std::move(socket.channel)),
+      writer_(channel_.get(), options.limits.bulk_high_water_bytes),
+      initial_fd_(std::move(socket.fd)),
       descriptor_(loop_->io()),
       linger_(loop_->io()),
       decoder_(
@@ -100,19 +101,22 @@ absl::Status Stream::Lost(absl::string_view how) const {
 void Stream::ArmRead() {
   if (reading_ || released_) return;
   reading_ = true;
-  descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](Error error) {
-    self->reading_ = false;
-    if (self->released_) return;
-    if (self->closed_) {
-      self->Discard();
-    } else if (self->closing_) {
-      return;  // Shut is posted; it continues reading if necessary
-    } else if (error) {
-      self->OnReadEnd(error.value());
-    } else {
-      self->OnReadable();
-    }
-  });
+  if (!closed_ && channel_->may_hold_input()) return loop_->Post([self = shared_from_this()] { self->OnInput({}); });
+  descriptor_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](Error error) { self->OnInput(error); });
+}
+
+void Stream::OnInput(Error error) {
+  reading_ = false;
+  if (released_) return;
+  if (closed_) {
+    Discard();
+  } else if (closing_) {
+    return;  // Shut is posted; it continues reading if necessary
+  } else if (error) {
+    OnReadEnd(error.value());
+  } else {
+    OnReadable();
+  }
 }
 
 void Stream::OnReadable() {
@@ -128,7 +132,7 @@ void Stream::OnReadable() {
 
 bool Stream::ReadOnce(size_t* budget) {
   const absl::Span<const iovec> space = decoder_.Space();
-  const ssize_t n = ::readv(fd_, space.data(), static_cast<int>(space.size()));
+  const ssize_t n = channel_->Read(space);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
   if (n < 0 && errno == EINTR) return true;
   if (n <= 0) {
@@ -289,6 +293,7 @@ void Stream::FinishClosing() {
     ReleaseSocket();
     return;
   }
+  channel_->SayGoodbye();
   ::shutdown(fd_, SHUT_WR);
   linger_.expires_after(kLinger);
   linger_.async_wait([self = shared_from_this()](Error) { self->ReleaseSocket(); });

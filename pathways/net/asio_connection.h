@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "pathways/net/asio.h"
+#include "pathways/net/channel.h"
 #include "pathways/net/event_loop.h"
 #include "pathways/net/framing.h"
 #include "pathways/net/handler_gate.h"
@@ -39,6 +40,13 @@
 
 namespace pw::net {
 
+// A connected socket, and what has been agreed with its peer.
+struct EstablishedSocket {
+  Fd fd;
+  std::unique_ptr<Channel> channel;
+  PeerProof proof;
+};
+
 struct StreamOptions {
   Limits limits;
   bool inline_sends = true;
@@ -46,8 +54,8 @@ struct StreamOptions {
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  // `fd` is connected. Call Open once, before the stream is visible to other threads.
-  Stream(std::shared_ptr<EventLoop> loop, Fd fd, std::string peer, const StreamOptions& options);
+  // Call Open once, before the stream is visible to other threads.
+  Stream(std::shared_ptr<EventLoop> loop, EstablishedSocket socket, std::string peer, const StreamOptions& options);
   ~Stream();
   void Open();
 
@@ -58,6 +66,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void Close(absl::Status reason);
   Counters counters() const;
   const std::string& peer() const { return peer_; }
+  PeerProof proof() const { return proof_; }
   // Called when the user destroys the AsioConnection: stops handler calls and closes the stream.
   void Abandon();
 
@@ -68,6 +77,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // On the loop.
   void OpenHere();
   void ArmRead();
+  void OnInput(Error error);
   void OnReadable();
   bool ReadOnce(size_t* budget);  // false: stop reading for now
   bool Deliver();
@@ -90,7 +100,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const std::shared_ptr<EventLoop> loop_;
   const std::string peer_;
   const StreamOptions options_;
+  const PeerProof proof_;
   const int fd_;
+  const std::unique_ptr<Channel> channel_;
   StreamWriter writer_;
   HandlerGate<Connection::Handler> gate_;
   std::atomic<bool> closing_ = false;
@@ -130,6 +142,7 @@ class AsioConnection : public Connection {
   void Close(absl::Status reason) override { stream_->Close(std::move(reason)); }
   Counters counters() const override { return stream_->counters(); }
   const std::string& peer() const override { return stream_->peer(); }
+  PeerProof proof() const override { return stream_->proof(); }
 
  private:
   const std::shared_ptr<Stream> stream_;

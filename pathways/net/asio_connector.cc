@@ -1,6 +1,7 @@
 #include "pathways/net/asio_connector.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -147,7 +148,29 @@ void Connector::OnFailure(int error, std::string text) {
 void Connector::Connected(Fd fd) {
   ConfigureStream(fd.get());
   LimitSilence(fd.get(), options_.longest_silence);
-  auto stream = std::make_shared<Stream>(loop_, std::move(fd), ToString(address_), StreamOptions{options_.limits, options_.inline_sends});
+  const std::string peer = ToString(address_);
+  if (address_.kind == Address::Kind::kTcp && options_.tls != nullptr) {
+    auto done = [self = shared_from_this()](absl::StatusOr<EstablishedSocket> socket) {
+      self->handshake_ = nullptr;
+      if (!self->on_done_) return;
+      if (socket.ok()) return self->Established(*std::move(socket));
+      if (absl::IsUnauthenticated(socket.status())) return self->Done(socket.status());
+      self->OnFailure(ECONNRESET, std::string(socket.status().message()));
+    };
+    handshake_ = std::make_shared<TlsHandshake>(loop_, std::move(fd), options_.tls, TlsChannel::Side::kConnects, peer, std::move(done));
+    return handshake_->Begin(absl::InfiniteDuration());  // the deadline of the whole call holds
+  }
+  // Somebody else may have taken the name of an abstract socket. Root connects to whom it likes.
+  if (address_.kind == Address::Kind::kUnix && ::geteuid() != 0) {
+    if (absl::Status status = CheckSameUser(fd.get(), peer); !status.ok()) return Done(std::move(status));
+  }
+  auto channel = std::make_unique<PlainChannel>(fd.get());
+  Established({std::move(fd), std::move(channel), address_.kind == Address::Kind::kUnix ? PeerProof::kOwn : PeerProof::kOpen});
+}
+
+void Connector::Established(EstablishedSocket socket) {
+  auto stream =
+      std::make_shared<Stream>(loop_, std::move(socket), ToString(address_), StreamOptions{options_.limits, options_.inline_sends});
   stream->Open();
   Done(std::make_unique<AsioConnection>(std::move(stream)));
 }
@@ -166,6 +189,7 @@ void Connector::Done(absl::StatusOr<std::unique_ptr<Connection>> result) {
   deadline_.cancel();
   retry_.cancel();
   resolver_.cancel();
+  if (const auto handshake = std::exchange(handshake_, nullptr)) handshake->Cancel(absl::CancelledError("connecting has ended"));
   on_done(std::move(result));
 }
 

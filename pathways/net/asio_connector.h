@@ -1,5 +1,5 @@
 // Connector: one call of Transport::Connect. Resolves the host, tries its addresses in turn, and repeats after a short delay until
-// it connects or times out. Runs on an event loop; its pending operations keep it alive.
+// it connects or times out. With TLS, the handshake is a part of connecting. Runs on an event loop; its pending operations keep it alive.
 //
 // Invariant CR-1: on_done is called exactly once, on the loop, even if the transport is shut down first.
 #pragma once
@@ -16,6 +16,7 @@
 #include "pathways/net/asio_transport.h"
 #include "pathways/net/event_loop.h"
 #include "pathways/net/socket.h"
+#include "pathways/net/tls_handshake.h"
 #include "pathways/net/transport.h"
 
 namespace pw::net {
@@ -34,6 +35,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void OnAttempted();
   void OnFailure(int error, std::string text);
   void Connected(Fd fd);
+  void Established(EstablishedSocket socket);
   void Done(absl::StatusOr<std::unique_ptr<Connection>> result);
   absl::Status Failed(absl::string_view when) const;
 
@@ -48,6 +50,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   asio::posix::stream_descriptor descriptor_;
   asio::steady_timer deadline_;
   asio::steady_timer retry_;
+  std::shared_ptr<TlsHandshake> handshake_;  // null: none is under way
   std::vector<SocketAddress> candidates_;
   size_t candidate_ = 0;
   std::chrono::milliseconds backoff_;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kRetry{100};
 }  // namespace
 
-Acceptor::Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const StreamOptions& options,
+Acceptor::Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const AsioOptions& options,
                    Transport::AcceptCallback on_accept)
     : loops_(std::move(loops)),
       address_(std::move(address)),
@@ -59,6 +59,10 @@ void Acceptor::Release() {
   descriptor_.close(ignored);
   initial_fd_ = Fd();
   retry_.cancel();
+  while (!handshakes_.empty()) {
+    const std::shared_ptr<TlsHandshake> handshake = handshakes_.front();
+    handshake->Cancel(absl::CancelledError("the listener was destroyed"));
+  }
   if (shutdown_hook_ != 0) loops_[0]->RemoveShutdownHook(std::exchange(shutdown_hook_, 0));
 }
 
@@ -88,8 +92,44 @@ void Acceptor::AcceptOne(Fd fd, const SocketAddress& remote) {
   said_why_ = false;
   ConfigureStream(fd.get());
   std::string peer = NameAccepted(fd.get(), remote, address_);
+  if (address_.kind == Address::Kind::kUnix) {
+    if (const absl::Status status = CheckSameUser(fd.get(), peer); !status.ok()) return Refused(status);
+  } else if (options_.tls != nullptr) {
+    return Greet(std::move(fd), std::move(peer));
+  }
+  const PeerProof proof = address_.kind == Address::Kind::kUnix ? PeerProof::kOwn : PeerProof::kOpen;
+  auto channel = std::make_unique<PlainChannel>(fd.get());
+  Deliver({std::move(fd), std::move(channel), proof}, std::move(peer));
+}
+
+void Acceptor::Greet(Fd fd, std::string peer) {
+  const auto place = handshakes_.emplace(handshakes_.end());
+  auto done = [self = shared_from_this(), place, peer](absl::StatusOr<EstablishedSocket> socket) {
+    self->handshakes_.erase(place);
+    if (self->released_) return;
+    if (!socket.ok()) return self->Refused(socket.status());
+    self->Deliver(*std::move(socket), peer);
+  };
+  const auto handshake =
+      std::make_shared<TlsHandshake>(loops_[0], std::move(fd), options_.tls, TlsChannel::Side::kAccepts, peer, std::move(done));
+  *place = handshake;
+  handshake->Begin(options_.handshake_limit);
+  if (handshakes_.size() > options_.most_handshakes) {
+    const std::shared_ptr<TlsHandshake> oldest = handshakes_.front();
+    oldest->Cancel(absl::ResourceExhaustedError("a peer had not completed the TLS handshake when too many others waited for theirs"));
+  }
+}
+
+// Says how often it happened at powers of two, so that a flood does not fill the log.
+void Acceptor::Refused(const absl::Status& reason) {
+  ++refused_;
+  if ((refused_ & (refused_ - 1)) != 0) return;
+  PW_LOG_WARNING << "refused a connection at " << ToString(address_) << " (" << refused_ << " so far): " << reason.message();
+}
+
+void Acceptor::Deliver(EstablishedSocket socket, std::string peer) {
   const std::shared_ptr<EventLoop>& loop = loops_[next_loop_++ % loops_.size()];
-  auto stream = std::make_shared<Stream>(loop, std::move(fd), std::move(peer), options_);
+  auto stream = std::make_shared<Stream>(loop, std::move(socket), std::move(peer), StreamOptions{options_.limits, options_.inline_sends});
   stream->Open();
   auto connection = std::make_unique<AsioConnection>(std::move(stream));
   gate_.Call([&](Transport::AcceptCallback* on_accept) { (*on_accept)(std::move(connection)); });

@@ -1,7 +1,11 @@
 // AsioListener: accepts connections on one address and distributes them over the event loops of its transport.
+//
+// A connection is handed on once its peer may be heard: on a Unix socket, if the peer runs as this process's user or as root; on TCP with TLS,
+// when the handshake is done. Until then a peer costs a descriptor and some KiB, for a limited time, and there are few such peers (AsioOptions).
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,9 +14,11 @@
 #include "pathways/net/address.h"
 #include "pathways/net/asio.h"
 #include "pathways/net/asio_connection.h"
+#include "pathways/net/asio_transport.h"
 #include "pathways/net/event_loop.h"
 #include "pathways/net/handler_gate.h"
 #include "pathways/net/socket.h"
+#include "pathways/net/tls_handshake.h"
 #include "pathways/net/transport.h"
 
 namespace pw::net {
@@ -21,7 +27,7 @@ namespace pw::net {
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   // `fd` is listening. The first loop accepts.
-  Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const StreamOptions& options,
+  Acceptor(std::vector<std::shared_ptr<EventLoop>> loops, Fd fd, Address address, const AsioOptions& options,
            Transport::AcceptCallback on_accept);
   void Open();
   // Stops accepting. Called once. After it returns no callback runs; the address becomes free soon after.
@@ -31,12 +37,15 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   void Arm();
   void AcceptAll();
   void AcceptOne(Fd fd, const SocketAddress& remote);
+  void Greet(Fd fd, std::string peer);  // begins the TLS handshake
+  void Deliver(EstablishedSocket socket, std::string peer);
+  void Refused(const absl::Status& reason);
   void RetryLater(int error);
   void Release();
 
   const std::vector<std::shared_ptr<EventLoop>> loops_;
   const Address address_;
-  const StreamOptions options_;
+  const AsioOptions options_;
   Transport::AcceptCallback on_accept_;
   HandlerGate<Transport::AcceptCallback> gate_;
 
@@ -46,6 +55,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   asio::posix::stream_descriptor descriptor_;
   asio::steady_timer retry_;
   uint64_t shutdown_hook_ = 0;
+  std::list<std::shared_ptr<TlsHandshake>> handshakes_;  // the oldest first
+  uint64_t refused_ = 0;
   size_t next_loop_ = 0;
   bool said_why_ = false;               // the current accept failure has been logged
   std::atomic<bool> released_ = false;  // written on the loop

@@ -30,8 +30,7 @@ absl::StatusOr<std::unique_ptr<Listener>> AsioTransport::Listen(const std::strin
   PW_ASSIGN_OR_RETURN(Fd fd, ListenSocket(where));
   LimitSilence(fd.get(), options_.longest_silence);  // accepted connections inherit it
   const Address real = where.kind == Address::Kind::kTcp ? FromSocketAddress(LocalAddress(fd.get())) : where;
-  auto acceptor = std::make_shared<Acceptor>(loops_, std::move(fd), real, StreamOptions{options_.limits, options_.inline_sends},
-                                             std::move(on_accept));
+  auto acceptor = std::make_shared<Acceptor>(loops_, std::move(fd), real, options_, std::move(on_accept));
   acceptor->Open();
   return std::make_unique<AsioListener>(std::move(acceptor), ToString(real));
 }

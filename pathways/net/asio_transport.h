@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "pathways/net/tls.h"
 #include "pathways/net/transport.h"
 
 namespace pw::net {
@@ -30,6 +31,13 @@ struct AsioOptions {
   // TCP connections whose peer's machine has acknowledged nothing that was sent for so long are closed; infinite: the kernel's own patience
   // applies, some 15 minutes.
   absl::Duration longest_silence = absl::InfiniteDuration();
+  // Encrypts TCP connections, and decides which peers to trust there. Null: TCP connections are plain, and their peers prove nothing
+  // (PeerProof::kOpen). Unix sockets are plain in any case; only processes of this one's user, and of root, can connect to them.
+  std::shared_ptr<Tls> tls;
+  // The attention that a listener gives to those that connect by TCP until they have completed the TLS handshake: how long, and how many at a
+  // time. One more, and the oldest is dropped, so that idle strangers do not keep others out.
+  absl::Duration handshake_limit = absl::Seconds(5);
+  size_t most_handshakes = 128;
   bool retry_connects = true;  // false: Connect fails with the first failure, for who does not wait for a peer that is starting
 };
 

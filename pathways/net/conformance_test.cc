@@ -13,6 +13,7 @@
 #include "pathways/net/asio_transport.h"
 #include "pathways/net/memory_transport.h"
 #include "pathways/net/testing.h"
+#include "pathways/net/testing_tls.h"
 
 namespace pw::net {
 namespace {
@@ -509,10 +510,19 @@ Param Asio(std::string name, AsioWorld::Kind kind, AsioOptions options = {}) {
   return {std::move(name), [=] { return std::make_unique<AsioWorld>(kind, options); }};
 }
 
+// Both ends show a worker's certificate, as workers do.
+std::shared_ptr<Tls> SharedTls() {
+  static const std::shared_ptr<Tls> tls = TestAuthority().Of(Part::kWorker);
+  return tls;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
                          ::testing::Values(Asio("Tcp", AsioWorld::kTcp), Asio("Unix", AsioWorld::kUnixPath),
                                            Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = AsioWorld::kMostLoops}),
                                            Asio("TcpThroughTheLoop", AsioWorld::kTcp, {.threads = 2, .inline_sends = false}),
+                                           Asio("Tls", AsioWorld::kTcp, {.tls = SharedTls()}),
+                                           Asio("TlsThroughTheLoops", AsioWorld::kTcp,
+                                                {.threads = 2, .inline_sends = false, .tls = SharedTls()}),
                                            Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
                                            Param{"MemoryHandedOver",
                                                  [] { return std::make_unique<MemoryWorld>(Payloads::kHandedOver); }}),

@@ -37,7 +37,7 @@ struct DelayedConnection::State {
 
 DelayedConnection::DelayedConnection(std::unique_ptr<Connection> inner, std::shared_ptr<Uplink> uplink, Timers* timers,
                                      Executor* executor)
-    : peer_(inner->peer()), uplink_(std::move(uplink)), timers_(timers), executor_(executor), state_(std::make_shared<State>()) {
+    : peer_(inner->peer()), proof_(inner->proof()), uplink_(std::move(uplink)), timers_(timers), executor_(executor), state_(std::make_shared<State>()) {
   state_->inner = std::move(inner);
 }
 

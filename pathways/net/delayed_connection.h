@@ -53,11 +53,13 @@ class DelayedConnection : public Connection {
   void Close(absl::Status reason) override;
   Counters counters() const override;
   const std::string& peer() const override { return peer_; }
+  PeerProof proof() const override { return proof_; }
 
  private:
   struct State;
 
   const std::string peer_;
+  const PeerProof proof_;
   const std::shared_ptr<Uplink> uplink_;
   Timers* const timers_;
   Executor* const executor_;

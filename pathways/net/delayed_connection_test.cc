@@ -36,6 +36,7 @@ class Sink final : public Connection {
   void Close(absl::Status reason) override { sent_->push_back("closed"); }
   Counters counters() const override { return {}; }
   const std::string& peer() const override { return peer_; }
+  PeerProof proof() const override { return PeerProof::kOwn; }
 
  private:
   std::vector<std::string>* const sent_;

@@ -74,7 +74,7 @@ class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
 
 class MemoryConnection : public Connection {
  public:
-  explicit MemoryConnection(std::shared_ptr<MemoryEnd> end) : end_(std::move(end)) {}
+  explicit MemoryConnection(std::shared_ptr<MemoryEnd> end, PeerProof proof = PeerProof::kOwn) : end_(std::move(end)), proof_(proof) {}
   ~MemoryConnection() override { end_->Abandon(); }
 
   void Start(Handler* handler) override { end_->Start(handler); }
@@ -85,9 +85,11 @@ class MemoryConnection : public Connection {
   void Close(absl::Status reason) override { end_->Close(std::move(reason)); }
   Counters counters() const override { return end_->counters(); }
   const std::string& peer() const override { return end_->peer(); }
+  PeerProof proof() const override { return proof_; }
 
  private:
   const std::shared_ptr<MemoryEnd> end_;
+  const PeerProof proof_;
 };
 
 }  // namespace pw::net

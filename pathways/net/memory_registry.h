@@ -4,6 +4,7 @@
 // Any thread. Callbacks run without the lock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ class MemoryRegistry {
   // Returns a number that no other connection of the network has in its name.
   uint64_t NextName();
   bool hands_over() const { return hands_over_; }
+  // The proof of the peers of connections that are accepted from now on.
+  std::atomic<PeerProof> proof_of_accepted = PeerProof::kOwn;
   // The counters of the whole network; connections add to them.
   const std::shared_ptr<MemoryTotals>& totals() const { return totals_; }
 

@@ -36,8 +36,8 @@ class Accepting {
   Accepting(Executor* executor, Transport::AcceptCallback on_accept) : on_accept_(std::move(on_accept)), strand_(executor) {
     gate_.Attach(&on_accept_);
   }
-  static void Accept(const std::shared_ptr<Accepting>& self, std::shared_ptr<MemoryEnd> end) {
-    auto connection = std::make_unique<MemoryConnection>(std::move(end));
+  static void Accept(const std::shared_ptr<Accepting>& self, std::shared_ptr<MemoryEnd> end, PeerProof proof) {
+    auto connection = std::make_unique<MemoryConnection>(std::move(end), proof);
     self->strand_.Post([self, connection = std::move(connection)]() mutable {
       self->gate_.Call([&](Transport::AcceptCallback* on_accept) { (*on_accept)(std::move(connection)); });
     });
@@ -76,6 +76,7 @@ class MemoryListener : public Listener {
 MemoryNetwork::MemoryNetwork(Payloads payloads)
     : registry_(std::make_shared<MemoryRegistry>(payloads == Payloads::kHandedOver)) {}
 MemoryNetwork::~MemoryNetwork() = default;
+void MemoryNetwork::SetProofOfAccepted(PeerProof proof) { registry_->proof_of_accepted.store(proof); }
 Counters MemoryNetwork::totals() const { return registry_->totals()->Read(); }
 
 std::shared_ptr<MemoryEnd> MemoryTransport::Host::MakeEnd(std::string peer) {
@@ -124,7 +125,9 @@ absl::StatusOr<std::unique_ptr<Listener>> MemoryTransport::Listen(const std::str
   auto listening = std::make_shared<MemoryRegistry::Listening>();
   listening->owner = host_.get();
   listening->make_end = [host = host_](std::string peer) { return host->MakeEnd(std::move(peer)); };
-  listening->accept = [accepting](std::shared_ptr<MemoryEnd> end) { Accepting::Accept(accepting, std::move(end)); };
+  listening->accept = [accepting, registry = registry_](std::shared_ptr<MemoryEnd> end) {
+    Accepting::Accept(accepting, std::move(end), registry->proof_of_accepted.load());
+  };
   PW_ASSIGN_OR_RETURN(std::string real, registry_->Listen(where, listening));
   return std::make_unique<MemoryListener>(registry_, std::move(listening), std::move(accepting), std::move(real));
 }

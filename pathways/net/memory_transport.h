@@ -36,6 +36,8 @@ class MemoryNetwork {
 
   // Returns the frames and bytes sent and delivered since the network was made.
   Counters totals() const;
+  // Peers of connections that are accepted from now on count as having proven this, as peers over a network would; for tests.
+  void SetProofOfAccepted(PeerProof proof);
 
  private:
   friend class MemoryTransport;

@@ -202,6 +202,16 @@ std::string NameAccepted(int fd, const SocketAddress& remote, const Address& lis
   return absl::StrCat(ToString(listener), " (pid ", credentials.pid, ")");
 }
 
+absl::Status CheckSameUser(int fd, absl::string_view peer) {
+  ucred credentials = {};
+  socklen_t size = sizeof(credentials);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return SocketError(errno, absl::StrCat("cannot tell which user runs the process at ", peer));
+  const uid_t own = ::geteuid();
+  if (credentials.uid == own || credentials.uid == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("the process at ", peer, " runs as user ", credentials.uid, ", this one as user ", own));
+}
+
 absl::Status SocketError(int error, absl::string_view what) {
   const std::string text = absl::StrCat(what, ": ", ErrorText(error));
   switch (error) {

@@ -67,6 +67,9 @@ void LimitSilence(int fd, absl::Duration limit);
 // Returns the name of an accepted socket's peer for messages: "tcp:10.0.0.7:41234", "unix:/run/x.sock (pid 71)".
 std::string NameAccepted(int fd, const SocketAddress& remote, const Address& listener);
 
+// PERMISSION_DENIED unless the process at the other end of a Unix socket runs as this one's user or as root.
+absl::Status CheckSameUser(int fd, absl::string_view peer);
+
 // Returns an errno as a status; `what` opens the message.
 absl::Status SocketError(int error, absl::string_view what);
 

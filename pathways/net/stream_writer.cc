@@ -1,13 +1,12 @@
 #include "pathways/net/stream_writer.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 
 #include <utility>
 
 namespace pw::net {
 
-StreamWriter::StreamWriter(int fd, size_t high_water_bytes) : fd_(fd), high_water_(high_water_bytes) {}
+StreamWriter::StreamWriter(Channel* channel, size_t high_water_bytes) : channel_(channel), high_water_(high_water_bytes) {}
 
 bool StreamWriter::Add(OutFrame frame) {
   std::lock_guard<std::mutex> lock(mu_);
@@ -44,26 +43,26 @@ StreamWriter::Result StreamWriter::Run(size_t budget_bytes) {
   size_t written = 0;
   while (true) {
     if (batch_.done()) {
+      if (const int error = channel_->Flush(); error != 0) return Stopped(error);
       const Next next = NextBatch();
       if (next == Next::kDrained) return Result::kDrained;
       if (next == Next::kStopped) return Result::kStopped;
     }
     if (written >= budget_bytes) return Result::kMore;
-    const absl::Span<iovec> pending = batch_.Pending();
-    msghdr message = {};
-    message.msg_iov = pending.data();
-    message.msg_iovlen = pending.size();
-    const ssize_t n = ::sendmsg(fd_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = channel_->Write(batch_.Pending());
     if (n >= 0) {
       batch_.Advance(static_cast<size_t>(n));
       written += static_cast<size_t>(n);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return Result::kBlocked;
     } else if (errno != EINTR) {
-      error_ = errno;
-      return Result::kFailed;
+      return Stopped(errno);
     }
   }
+}
+
+StreamWriter::Result StreamWriter::Stopped(int error) {
+  if (error == EAGAIN || error == EWOULDBLOCK) return Result::kBlocked;
+  error_ = error;
+  return Result::kFailed;
 }
 
 bool StreamWriter::Stop() {

@@ -7,7 +7,7 @@
 //
 // Invariants:
 //   SW-1  at most one thread is inside Run
-//   SW-2  the token is free only while the queue is empty
+//   SW-2  the token is free only while the queue is empty and nothing waits in the channel
 //   SW-3  a frame whose first byte was written is finished before any other
 #pragma once
 
@@ -16,14 +16,15 @@
 #include <mutex>
 #include <vector>
 
+#include "pathways/net/channel.h"
 #include "pathways/net/send_queue.h"
 
 namespace pw::net {
 
 class StreamWriter {
  public:
-  // `fd` is a non-blocking stream socket that stays open while the token is held.
-  StreamWriter(int fd, size_t high_water_bytes);
+  // `channel` outlives the writer; its socket stays open while the token is held.
+  StreamWriter(Channel* channel, size_t high_water_bytes);
 
   // Queues `frame`. Returns true if the caller now holds the token.
   [[nodiscard]] bool Add(OutFrame frame);
@@ -52,8 +53,9 @@ class StreamWriter {
  private:
   enum class Next { kLoaded, kDrained, kStopped };
   Next NextBatch();
+  Result Stopped(int error);
 
-  const int fd_;
+  Channel* const channel_;
   const size_t high_water_;
 
   mutable std::mutex mu_;

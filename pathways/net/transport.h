@@ -49,6 +49,15 @@ struct Counters {
   uint64_t bytes_received = 0;
 };
 
+// The knowledge that a transport has of a peer before it has sent a frame.
+enum class PeerProof {
+  kOwn,         // it is of this process, or another process of this machine that runs as this one's user or as root
+  kOpen,        // nothing, over a network: TLS was turned off, so nobody proves anything there
+  kStranger,    // nothing, but what it sends is encrypted
+  kController,  // it has a certificate of the cluster's controller
+  kWorker,      // it has a certificate of one of the cluster's workers
+};
+
 class Connection {
  public:
   class Handler {
@@ -81,7 +90,11 @@ class Connection {
   virtual Counters counters() const = 0;
   // Returns the peer's name for messages, such as "tcp:127.0.0.1:41234".
   virtual const std::string& peer() const = 0;
+  virtual PeerProof proof() const = 0;
 };
+
+// Returns an error if the process that was connected to has proven to be another part of the cluster than `wanted`, kController or kWorker.
+absl::Status CheckServer(const Connection& connection, PeerProof wanted);
 
 class Listener {
  public:

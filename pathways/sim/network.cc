@@ -40,6 +40,7 @@ class SimConnection final : public net::Connection {
   void Close(absl::Status reason) override { wire_->Close(side_, std::move(reason)); }
   net::Counters counters() const override { return wire_->counters(side_); }
   const std::string& peer() const override { return wire_->peer(side_); }
+  net::PeerProof proof() const override { return net::PeerProof::kOwn; }
 
  private:
   const std::shared_ptr<Wire> wire_;

@@ -77,6 +77,7 @@ class RecordingConnection : public net::Connection {
   void Close(absl::Status reason) override { closed = reason; }
   net::Counters counters() const override { return {}; }
   const std::string& peer() const override { return peer_; }
+  net::PeerProof proof() const override { return net::PeerProof::kOwn; }
 
   std::map<uint64_t, absl::Status> done;
   std::map<uint64_t, absl::Status> poisoned;  // runs of programs, by op

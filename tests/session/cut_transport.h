@@ -61,6 +61,7 @@ class CutTransport final : public net::Transport {
     void Close(absl::Status reason) override { inner_->Close(std::move(reason)); }
     net::Counters counters() const override { return inner_->counters(); }
     const std::string& peer() const override { return inner_->peer(); }
+    net::PeerProof proof() const override { return inner_->proof(); }
 
    private:
     void OnFrame(net::Frame frame) override {

@@ -1,0 +1,34 @@
+// A cluster's authority and what its processes show, for tests.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "pathways/net/certificates.h"
+#include "pathways/net/tls.h"
+
+namespace pw::net {
+
+class TestAuthority {
+ public:
+  // One that trusts this authority and shows nothing.
+  std::shared_ptr<Tls> Client() const { return *Tls::Create(fingerprint()); }
+  // One that also shows a certificate of this part. Its name is the authority's, as a host may have any name.
+  std::shared_ptr<Tls> Of(Part part, absl::Time from = absl::Now(), absl::Duration life = absl::Hours(1)) const {
+    std::shared_ptr<Tls> tls = Client();
+    Show(tls.get(), part, from, life);
+    return tls;
+  }
+  void Show(Tls* tls, Part part, absl::Time from = absl::Now(), absl::Duration life = absl::Hours(1)) const {
+    const std::string key = *NewKey();
+    EXPECT_TRUE(tls->Show(*Certify(authority_, *PublicKeyOf(key), part, "a test", from, from + life), key).ok());
+  }
+  std::string fingerprint() const { return *AuthorityFingerprint(authority_.certificate_pem); }
+
+ private:
+  const Authority authority_ = *MakeAuthority("a test", absl::Now());
+};
+
+}  // namespace pw::net
