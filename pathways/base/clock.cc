@@ -11,5 +11,6 @@ absl::Time SteadyClock::Now() {
 }
 
 absl::Time SteadyClock::TimeOfDay(absl::Time at) { return absl::Now() - (Now() - at); }
+absl::Time WallClock::Now() { return absl::Now(); }
 
 }  // namespace pw

@@ -21,4 +21,10 @@ class SteadyClock : public Clock {
   absl::Time TimeOfDay(absl::Time at) override;
 };
 
+// The time of day, which agrees with that of other machines and may jump: for what ends at a date.
+class WallClock : public Clock {
+ public:
+  absl::Time Now() override;
+};
+
 }  // namespace pw
