@@ -164,6 +164,36 @@ def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
 
 
 @contextlib.contextmanager
+def two_workers(shared, tls=False):
+    """Starts a cluster of two hosts of one device each, all on TCP; yields (its address, the environment of its clients). shared: the hosts share memory
+    with each other and with clients, if those can. tls: all that its processes send is encrypted."""
+    from pathways._cluster import admin, binaries, command_lines
+
+    with tempfile.TemporaryDirectory(prefix="bench-two-workers-") as folder, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(folder)
+        security = command_lines.Security(folder / "identity", folder) if tls else command_lines.Security(tls="off")
+
+        def start(binary, *arguments):
+            process = subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stderr=subprocess.DEVNULL)
+            stack.callback(lambda: (process.terminate(), process.wait(30)))
+
+        port = folder / "port"
+        start("pathways-controller", "--listen-clients", "127.0.0.1:0", "--listen-workers", "127.0.0.1:0", "--expect-hosts", 2, "--port-file", port,
+              "--own-workers", *security.controller_flags())
+        while not port.exists():
+            time.sleep(0.02)
+        clients, workers = port.read_text().split()[:2]
+        for host in range(2):
+            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--plugin", binaries.device_plugin("cpu"), "--island", f"i{host}",
+                  "--host-name", f"h{host}", "--exit-with-controller", "--devices", 1, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1",
+                  *security.flags("worker"), *([] if shared else ["--no-shared-memory"]))
+        access = security.flags("operator")
+        while len(admin.status(clients, access=access)["hosts"]) < 2:
+            time.sleep(0.05)
+        yield clients, {"PATHWAYS_TOKEN_FILE": str(access[1])} if tls else {"PATHWAYS_TLS": "off"}
+
+
+@contextlib.contextmanager
 def simulated(hosts, device, islands=1, devices=4):
     """Starts a simulated_cluster; yields its address."""
     with simulated_cluster(hosts, device, islands, devices) as running:

@@ -3,10 +3,7 @@ workers that share none, as on two machines, are compared with a bare socket. Bo
 """
 
 import contextlib
-import pathlib
 import socket
-import subprocess
-import tempfile
 import threading
 import time
 
@@ -14,32 +11,6 @@ import _report
 import _sides
 
 MIB = 64
-
-
-@contextlib.contextmanager
-def two_workers(shared):
-    """Starts a cluster of two hosts; yields its address. shared: the hosts share memory."""
-    from pathways._cluster import admin, binaries
-
-    with tempfile.TemporaryDirectory(prefix="bench-moves-") as folder, contextlib.ExitStack() as stack:
-        folder = pathlib.Path(folder)
-
-        def start(binary, *arguments):
-            process = subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stderr=subprocess.DEVNULL)
-            stack.callback(lambda: (process.terminate(), process.wait(30)))
-
-        port = folder / "port"
-        start("pathways-controller", "--listen-workers", "127.0.0.1:0", "--expect-hosts", 2, "--port-file", port, "--own-workers")
-        while not port.exists():
-            time.sleep(0.02)
-        clients, workers = port.read_text().split()[:2]
-        for host in range(2):
-            start("pathways-worker", "--controller", workers.removeprefix("tcp:"), "--plugin", binaries.device_plugin("cpu"), "--island", f"i{host}",
-                  "--host-name", f"h{host}", "--exit-with-controller", "--devices", 1, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1",
-                  *([] if shared else ["--no-shared-memory"]))
-        while len(admin.status(clients)["hosts"]) < 2:
-            time.sleep(0.05)
-        yield clients
 
 
 def bare_socket(mib):
@@ -83,7 +54,7 @@ def main():
     with contextlib.ExitStack() as stack:
         asks = {"socket": lambda: bare_socket(MIB), "memcpy": lambda: memcpy(MIB)}
         for name, shared in (("one_machine", True), ("two_machines", False)):
-            side = stack.enter_context(_sides.client(name, "package", stack.enter_context(two_workers(shared))))
+            side = stack.enter_context(_sides.client(name, "package", *stack.enter_context(_sides.two_workers(shared))))
             asks[name] = lambda side=side: side.ask("across", mib=MIB)
         results = _sides.take_turns(args.rounds, asks)
     gb = MIB * (1 << 20) / 1e9

@@ -37,13 +37,19 @@ def flag_of(action):
     return ", ".join(action.option_strings) + value
 
 
-def command_tables(parser):
-    """Yields the table of each command of `pathways`."""
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+def _commands_of(parser):
+    """Returns {name: parser} of a parser's commands."""
+    return {name: command for action in parser._actions if isinstance(action, argparse._SubParsersAction) for name, command in action.choices.items()}
+
+
+def command_tables(parser, prefix="pathways"):
+    """Yields the table of each command of `pathways`, and of the commands of a command."""
     common = {"--help", "--json", "--name"}
-    for name, command in commands.choices.items():
-        rows = [(flag_of(a), a.help) for a in command._actions if not common & set(a.option_strings)]
-        yield f"## pathways {name}\n\n{command.description}\n\n" + (table(rows) if rows else "")
+    for name, command in _commands_of(parser).items():
+        words = f"{prefix} {name}"
+        rows = [(flag_of(a), a.help) for a in command._actions if not common & set(a.option_strings) and not isinstance(a, argparse._SubParsersAction)]
+        yield f"## {words}\n\n{command.description}\n\n" + (table(rows) if rows else "")
+        yield from command_tables(command, words)
 
 
 def program_table(path):

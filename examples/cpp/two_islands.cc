@@ -42,8 +42,8 @@ absl::StatusOr<pw::client::Executable> Compile(pw::client::Client& client, pw::D
   return pw::Await(client.Compile(std::move(request)));
 }
 
-absl::Status Run(const std::string& controller) {
-  PW_ASSIGN_OR_RETURN(auto client, pw::client::Client::Connect({.controller = controller, .description = "two_islands"}));
+absl::Status Run(const pw::client::Client::Options& options) {
+  PW_ASSIGN_OR_RETURN(auto client, pw::client::Client::Connect(options));
   const auto islands = FirstOfIslands(client->cluster());
   if (islands.size() < 2) return absl::FailedPreconditionError("this example wants a cluster of two islands");
   const pw::DeviceId here = islands.begin()->second, there = std::next(islands.begin())->second;
@@ -69,11 +69,15 @@ absl::Status Run(const std::string& controller) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: two_islands ADDRESS    where a controller listens for clients: HOST:PORT or unix:PATH\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: two_islands ADDRESS [TOKEN_FILE]    where a controller listens for clients: unix:PATH, or HOST:PORT and a user's token file\n");
     return 2;
   }
-  const absl::Status status = Run(argv[1]);
+  pw::client::Client::Options options;
+  options.controller = argv[1];
+  options.description = "two_islands";
+  if (argc == 3) options.credentials.token_file = argv[2];
+  const absl::Status status = Run(options);
   if (!status.ok()) std::fprintf(stderr, "two_islands: %s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;
 }

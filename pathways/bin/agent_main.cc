@@ -18,6 +18,7 @@
 #include "pathways/bin/front_door.h"
 #include "pathways/bin/longest_silence.h"
 #include "pathways/client/remote_cluster.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/net/asio_transport.h"
 
 namespace {
@@ -28,6 +29,7 @@ constexpr char kRemedy[] =
 
 struct Options {
   pw::client::RemoteCluster::Options cluster;
+  pw::identity::CredentialOptions credentials;
   pw::FrontDoorOptions door;
   bool exit_with_parent = false;
 };
@@ -41,6 +43,7 @@ std::string NetworkName() {
 void Declare(Options* options, pw::Flags* flags) {
   flags->Add("cluster", &options->cluster.controller, "ADDRESS", "the controller: where its clients connect, HOST:PORT or unix:PATH");
   flags->Add("patience", &options->cluster.patience, "DURATION", "how long the controller may be out of reach while a session is opened");
+  pw::identity::DeclareCredentials(&options->credentials, "a user's", flags);
   pw::DeclareFrontDoor(&options->door, flags);
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }
@@ -49,12 +52,15 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   if (options.cluster.controller.empty()) {
     return absl::InvalidArgumentError("--cluster must name the address where the controller's clients connect (its --listen-clients)");
   }
+  PW_ASSIGN_OR_RETURN(const pw::identity::Credentials credentials,
+                      pw::identity::CredentialsFor(options.cluster.controller, options.credentials));
+  options.cluster.token = credentials.token;
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;
   std::unique_ptr<pw::client::RemoteCluster> cluster;
   pw::ThreadPool executor("pw-agent", 1);
   pw::Strand strand(&executor);
-  pw::net::AsioTransport transport({.longest_silence = pw::kLongestSilence});
+  pw::net::AsioTransport transport({.longest_silence = pw::kLongestSilence, .tls = credentials.tls});
   pw::TimerQueue timers(&clock);
   options.cluster.remedy = kRemedy;
   options.cluster.machine = NetworkName();

@@ -1,7 +1,6 @@
 #include "pathways/bin/cluster_flags.h"
 
 #include <chrono>
-#include <cstdlib>
 
 #include "pathways/base/machine_memory.h"
 #include "pathways/base/status_macros.h"
@@ -69,8 +68,6 @@ absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags
   cluster.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
   cluster.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
   PW_RETURN_IF_ERROR(gang::Scheduler::Create(cluster.gang).status());
-  // Not a flag: everybody on the machine can read command lines.
-  if (const char* token = std::getenv("PATHWAYS_TOKEN")) cluster.join_token = token;
   cluster.sequential_dispatch = options.dispatch == "sequential";
   PW_ASSIGN_OR_RETURN(cluster.host_config, HostConfigFrom(options));
   return cluster;

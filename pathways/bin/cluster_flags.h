@@ -24,7 +24,7 @@ struct ClusterFlags {
 };
 
 void DeclareCluster(ClusterFlags* options, Flags* flags);
-// INVALID_ARGUMENT names the flag. Takes the token of those who may join from PATHWAYS_TOKEN.
+// INVALID_ARGUMENT names the flag.
 absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options);
 
 }  // namespace pw

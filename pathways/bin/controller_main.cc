@@ -7,6 +7,8 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +29,9 @@
 #include "pathways/bin/longest_silence.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/identity/cluster_identity.h"
+#include "pathways/identity/credentials.h"
+#include "pathways/identity/token_file.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/session/service.h"
 #include "pathways/usage/usage_writer.h"
@@ -35,6 +40,14 @@ namespace {
 
 struct Options {
   pw::ClusterFlags cluster;
+  pw::identity::CredentialOptions credentials;  // --tls also of what it serves
+  std::string identity;
+  std::string operator_token_file, worker_token_file, agent_token_file;
+  std::string token_create;
+  pw::NewToken new_token;
+  std::string token_list;
+  std::string token_revoke;
+  std::string token_id;
   pw::MetricsFlags metrics;
   std::string usage_file;
   std::string listen_clients = "127.0.0.1:0";
@@ -72,6 +85,13 @@ void Declare(Options* options, pw::Flags* flags) {
       "port-file", &options->port_file, "PATH",
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
   pw::DeclareCluster(&options->cluster, flags);
+  flags->Add("identity", &options->identity, "DIR",
+             "a folder of this cluster alone, for its certificate authority and the hashes of its tokens; made with mode 0700 if it is not there. Needed "
+             "where an address is not a Unix socket");
+  flags->Add("operator-token-file", &options->operator_token_file, "PATH", "with --identity: where to keep a token file for this user, as an operator");
+  flags->Add("worker-token-file", &options->worker_token_file, "PATH", "likewise, for workers that this user starts");
+  flags->Add("agent-token-file", &options->agent_token_file, "PATH", "likewise, for the agent that serves programs without our package");
+  pw::identity::DeclareCredentials(&options->credentials, "an operator's (of questions)", flags);
   pw::DeclareMetrics(&options->metrics, flags);
   flags->Add("usage-file", &options->usage_file, "PATH",
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
@@ -98,11 +118,75 @@ void Declare(Options* options, pw::Flags* flags) {
              "do not serve: have the cluster of the controller whose clients connect there record what it does");
   flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
   flags->Add("trace-output", &options->trace_output, "PATH", "where --trace writes; ui.perfetto.dev opens it");
+  flags->Add("token-create", &options->token_create, "ADDRESS",
+             "do not serve: have the controller whose clients connect there make a token; prints a token file");
+  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
+  flags->Add("token-role", &options->new_token.role, "user|operator|worker", "of --token-create: what its owner may do");
+  flags->Add("token-expires", &options->new_token.expires, "DURATION", "of --token-create: how long it is valid; 0: until it is revoked");
+  flags->Add("token-uses", &options->new_token.uses, "N", "of --token-create: how many hosts may join with it; 0: any number");
+  flags->Add("token-list", &options->token_list, "ADDRESS", "do not serve: print the tokens of the controller whose clients connect there");
+  flags->Add("token-revoke", &options->token_revoke, "ADDRESS", "do not serve: have that controller revoke a token, and end its sessions");
+  flags->Add("token-id", &options->token_id, "ID", "of --token-revoke: which token");
   flags->Add("version", &options->version, "print the version");
+}
+
+// Returns who is let in; none: processes of this user by Unix sockets, and everybody where TLS is off.
+absl::StatusOr<std::unique_ptr<pw::identity::ClusterIdentity>> OpenIdentity(const Options& options, pw::Clock* clock) {
+  const std::string& tls = options.credentials.tls;
+  if (tls != "on" && tls != "off") return absl::InvalidArgumentError("--tls must be on or off");
+  for (const std::string& address : {options.listen_clients, options.listen_workers}) {
+    if (absl::StartsWith(address, "unix:")) continue;
+    if (tls == "off") {
+      PW_LOG_WARNING << pw::identity::TlsIsOff(address);
+    } else if (options.identity.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(address, " is on a network: name a folder for the cluster's certificates and tokens by --identity DIR. "
+                                                     "--tls off lets in whoever reaches the address, without encryption"));
+    }
+  }
+  if (tls == "off" || options.identity.empty()) return nullptr;
+  return pw::identity::ClusterIdentity::Open(options.identity, clock);
+}
+
+// A token file that the controller keeps for its own user.
+struct KeptToken {
+  std::string path;
+  std::string token;
+};
+
+// Takes the tokens in these files, and makes new ones where there is none that is valid.
+absl::StatusOr<std::vector<KeptToken>> KeepTokens(const Options& options, pw::identity::ClusterIdentity* identity) {
+  using pw::identity::Role;
+  std::vector<KeptToken> kept;
+  if (identity == nullptr) return kept;
+  const std::tuple<const std::string&, const char*, Role> wanted[] = {{options.operator_token_file, "operator", Role::kOperator},
+                                                                      {options.worker_token_file, "launcher", Role::kWorker},
+                                                                      {options.agent_token_file, "agent", Role::kUser}};
+  for (const auto& [path, user, role] : wanted) {
+    if (path.empty()) continue;
+    const absl::StatusOr<pw::identity::TokenFile> known = pw::identity::ReadTokenFile(path);
+    if (known.ok() && identity->AdmitClient(pw::net::PeerProof::kStranger, known->token).ok()) {
+      kept.push_back({path, known->token});
+      continue;
+    }
+    PW_ASSIGN_OR_RETURN(std::string token, identity->CreateToken({user, role}));
+    kept.push_back({path, std::move(token)});
+  }
+  return kept;
+}
+
+// Makes the controller's certificate anew every day.
+void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw::Executor* strand) {
+  timers->After(absl::Hours(24), strand, [=] {
+    if (const absl::Status status = identity->Renew(); !status.ok()) {
+      PW_LOG_ERROR << "the certificate was not renewed: " << status.message();
+    }
+    RenewDaily(identity, timers, strand);
+  });
 }
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
+  pw::WallClock wall_clock;
   std::unique_ptr<pw::usage::UsageWriter> usage;
   std::unique_ptr<pw::ThreadPool> disk;
   if (!options.usage_file.empty()) {
@@ -110,23 +194,31 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
     PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, disk.get(), cluster_options.wall_clock));
     cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
   }
+  PW_ASSIGN_OR_RETURN(const auto identity, OpenIdentity(options, &wall_clock));
+  const std::shared_ptr<pw::net::Tls> tls = identity == nullptr ? nullptr : identity->tls();
+  cluster_options.identity = identity.get();
+  // Before anybody connects: from then on the identity belongs to the cluster's strand.
+  PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
   pw::ThreadPool executor("pw-controller", 1);
-  pw::net::AsioTransport transport, to_clients({.longest_silence = pw::kLongestSilence});
+  pw::net::AsioTransport transport({.tls = tls}), to_clients({.longest_silence = pw::kLongestSilence, .tls = tls});
   pw::TimerQueue timers(&clock);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
   pw::session::SessionService::Options sessions;
   sessions.make_key = pw::RandomKey;
-  sessions.own_user = absl::StartsWith(options.listen_clients, "unix:");  // the socket's mode lets in nobody else
+  sessions.identity = identity.get();
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
   PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });
                       }));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
+  for (const auto& [path, token] : kept)
+    PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
+  if (identity != nullptr) RenewDaily(identity.get(), &timers, cluster.get());
   if (!options.port_file.empty())
     PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
   PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
@@ -142,12 +234,14 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   return absl::OkStatus();
 }
 
+pw::Asked To(const Options& options, const std::string& address) { return {address, options.status_timeout, options.credentials}; }
+
 absl::Status ChangeShare(const Options& options) {
   PW_ASSIGN_OR_RETURN(const pw::gang::ShareChange change,
                       pw::gang::ParseShareChange(options.share_weight, options.share_priority));
   if (change.empty()) return absl::InvalidArgumentError("nothing to change: give --share-weight, --share-priority or both");
   PW_ASSIGN_OR_RETURN(const pw::gang::Share share,
-                      pw::SetShare(options.share, options.status_timeout, static_cast<uint64_t>(options.share_client), change));
+                      pw::SetShare(To(options, options.share), static_cast<uint64_t>(options.share_client), change));
   pw::JsonWriter json;
   json.BeginObject().Key("client").Int(options.share_client).Key("weight").Number(share.weight);
   std::puts(json.Key("priority").Int(share.priority).EndObject().Take().c_str());
@@ -166,7 +260,7 @@ int PrintAnswer(const absl::StatusOr<std::string>& report) {
 absl::StatusOr<std::string> Trace(const Options& options) {
   std::ofstream file(options.trace_output, std::ios::binary | std::ios::trunc);
   if (!file) return absl::InvalidArgumentError(absl::StrCat("cannot write to ", options.trace_output));
-  PW_ASSIGN_OR_RETURN(const pw::session::ClusterTrace trace, pw::RecordTrace(options.trace, options.trace_duration, options.status_timeout));
+  PW_ASSIGN_OR_RETURN(const pw::session::ClusterTrace trace, pw::RecordTrace(To(options, options.trace), options.trace_duration));
   file << trace.perfetto_json;
   if (!file.flush()) return absl::ResourceExhaustedError(absl::StrCat("cannot write all of the trace to ", options.trace_output));
   pw::JsonWriter json;
@@ -191,14 +285,17 @@ int main(int argc, char** argv) {
     std::puts(options.cluster.cluster.version.c_str());
     return 0;
   }
-  if (!options.status_at_workers.empty()) return PrintAnswer(pw::AskForStatusAsWorker(options.status_at_workers, options.status_timeout));
-  if (!options.status.empty()) return PrintAnswer(pw::AskForStatus(options.status, options.status_timeout));
+  if (!options.status_at_workers.empty()) return PrintAnswer(pw::AskForStatusAsWorker(To(options, options.status_at_workers)));
+  if (!options.status.empty()) return PrintAnswer(pw::AskForStatus(To(options, options.status)));
   const auto client = static_cast<uint64_t>(options.suspend_client);
-  if (!options.suspend.empty()) return PrintAnswer(pw::Suspend(options.suspend, options.status_timeout, client, false));
-  if (!options.resume.empty()) return PrintAnswer(pw::Suspend(options.resume, options.status_timeout, client, true));
+  if (!options.suspend.empty()) return PrintAnswer(pw::Suspend(To(options, options.suspend), client, false));
+  if (!options.resume.empty()) return PrintAnswer(pw::Suspend(To(options, options.resume), client, true));
   if (!options.drain.empty())
-    return PrintAnswer(pw::Drain(options.drain, options.status_timeout, options.drain_host, options.drain_undo));
+    return PrintAnswer(pw::Drain(To(options, options.drain), options.drain_host, options.drain_undo));
   if (!options.trace.empty()) return PrintAnswer(Trace(options));
+  if (!options.token_create.empty()) return PrintAnswer(pw::CreateToken(To(options, options.token_create), options.new_token));
+  if (!options.token_list.empty()) return PrintAnswer(pw::ListTokens(To(options, options.token_list)));
+  if (!options.token_revoke.empty()) return PrintAnswer(pw::RevokeToken(To(options, options.token_revoke), options.token_id));
   const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/future.h"
 #include "pathways/base/json_writer.h"
@@ -35,17 +36,20 @@ absl::StatusOr<T> Wait(const Future<T>& future, absl::Duration timeout, const st
 
 // Asks the controller at this address: `ask(cluster, done)`. UNAVAILABLE at once if nothing listens there.
 template <class T, class F>
-absl::StatusOr<T> Ask(const std::string& address, absl::Duration timeout, F ask) {
+absl::StatusOr<T> Ask(const Asked& asked, F ask) {
+  const std::string& address = asked.address;
+  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(address, asked.credentials));
   // Destroyed in the reverse order: timers, connections, the executor with what it still runs, then the state.
   SteadyClock clock;
   std::unique_ptr<client::RemoteCluster> cluster;
   ThreadPool executor("pw-question", 1);
   Strand strand(&executor);
-  net::AsioTransport transport({.retry_connects = false});
+  net::AsioTransport transport({.tls = credentials.tls, .retry_connects = false});
   TimerQueue timers(&clock);
   client::RemoteCluster::Options options;
   options.controller = address;
-  options.patience = timeout;
+  options.patience = asked.timeout;
+  options.token = credentials.token;
   options.retry = false;
   cluster = std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&transport, &strand, &timers, &clock});
   Promise<T> promise;
@@ -53,7 +57,7 @@ absl::StatusOr<T> Ask(const std::string& address, absl::Duration timeout, F ask)
   strand.Post([ask = std::move(ask), cluster = cluster.get(), promise = std::move(promise)]() mutable {
     ask(*cluster, session::ResultCallback<T>([promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
   });
-  absl::StatusOr<T> answer = Wait(future, timeout, address);
+  absl::StatusOr<T> answer = Wait(future, asked.timeout, address);
   if (!absl::IsUnavailable(answer.status())) return answer;
   return absl::UnavailableError(absl::StrCat("no answer from a controller at ", address, ": ", answer.status().message()));
 }
@@ -83,37 +87,40 @@ class Question final : public net::Connection::Handler {
 
 }  // namespace
 
-absl::StatusOr<std::string> AskForStatusAsWorker(const std::string& address, absl::Duration timeout) {
+absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked) {
+  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(asked.address, asked.credentials));
   auto promise = std::make_shared<Promise<std::string>>();
   const Future<std::string> future = promise->future();
   std::unique_ptr<Question> question;
   std::unique_ptr<net::Connection> connection;
-  net::AsioTransport transport;  // first to go: no callback runs afterwards
-  transport.Connect(address, timeout, [&](absl::StatusOr<std::unique_ptr<net::Connection>> connected) {
-    if (!connected.ok()) return promise->Set(connected.status());
+  net::AsioTransport transport({.tls = credentials.tls});  // first to go: no callback runs afterwards
+  transport.Connect(asked.address, asked.timeout, [&](absl::StatusOr<std::unique_ptr<net::Connection>> connected) {
+    const absl::Status status = connected.ok() ? net::CheckServer(**connected, net::PeerProof::kController) : connected.status();
+    if (!status.ok()) return promise->Set(status);
     question = std::make_unique<Question>(std::move(*promise));
     connection = *std::move(connected);
     connection->Start(question.get());
     v1::AdminRequest request;
     request.mutable_status();
+    request.set_token(credentials.token);
     connection->Send(request.SerializeAsString());
   });
-  return Wait(future, timeout, address);
+  return Wait(future, asked.timeout, asked.address);
 }
 
-absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout) {
-  return Ask<std::string>(address, timeout, [](session::Cluster& cluster, auto done) { cluster.GetStatus(std::move(done)); });
+absl::StatusOr<std::string> AskForStatus(const Asked& asked) {
+  return Ask<std::string>(asked, [](session::Cluster& cluster, auto done) { cluster.GetStatus(std::move(done)); });
 }
 
-absl::StatusOr<session::ClusterTrace> RecordTrace(const std::string& address, absl::Duration duration, absl::Duration timeout) {
-  return Ask<session::ClusterTrace>(address, duration + timeout, [duration](session::Cluster& cluster, auto done) {
+absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Duration duration) {
+  return Ask<session::ClusterTrace>({asked.address, duration + asked.timeout, asked.credentials}, [duration](session::Cluster& cluster, auto done) {
     cluster.RecordTrace(duration, 0, std::move(done));
   });
 }
 
-absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo) {
+absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, bool undo) {
   PW_ASSIGN_OR_RETURN(const session::DrainReport report,
-                      Ask<session::DrainReport>(address, timeout, [host, undo](session::Cluster& cluster, auto done) {
+                      Ask<session::DrainReport>(asked, [host, undo](session::Cluster& cluster, auto done) {
                         cluster.DrainHost(host, undo, std::move(done));
                       }));
   JsonWriter json;
@@ -126,9 +133,9 @@ absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration tim
   return json.EndArray().EndObject().Take();
 }
 
-absl::StatusOr<std::string> Suspend(const std::string& address, absl::Duration timeout, uint64_t client, bool resume) {
+absl::StatusOr<std::string> Suspend(const Asked& asked, uint64_t client, bool resume) {
   PW_ASSIGN_OR_RETURN(const session::SuspendReport report,
-                      Ask<session::SuspendReport>(address, timeout, [client, resume](session::Cluster& cluster, auto done) {
+                      Ask<session::SuspendReport>(asked, [client, resume](session::Cluster& cluster, auto done) {
                         cluster.SuspendClient(SessionId(client), resume, std::move(done));
                       }));
   JsonWriter json;
@@ -136,11 +143,46 @@ absl::StatusOr<std::string> Suspend(const std::string& address, absl::Duration t
   return json.Key("bytes").Int(report.bytes).EndObject().Take();
 }
 
-absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,
-                                     const gang::ShareChange& change) {
-  return Ask<gang::Share>(address, timeout, [client, change](session::Cluster& cluster, auto done) {
+absl::StatusOr<gang::Share> SetShare(const Asked& asked, uint64_t client, const gang::ShareChange& change) {
+  return Ask<gang::Share>(asked, [client, change](session::Cluster& cluster, auto done) {
     cluster.ChangeShare(SessionId(client), change, std::move(done));
   });
+}
+
+namespace {
+
+absl::StatusOr<std::string> AskTokens(const Asked& asked, v1::TokenQuestion question) {
+  return Ask<std::string>(asked, [question = std::move(question)](client::RemoteCluster& cluster, auto done) { cluster.AskTokens(question, std::move(done)); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CreateToken(const Asked& asked, const NewToken& wanted) {
+  if (wanted.expires < absl::ZeroDuration() || wanted.uses < 0)
+    return absl::InvalidArgumentError("--token-expires and --token-uses must not be negative");
+  v1::TokenQuestion question;
+  auto& create = *question.mutable_create();
+  create.set_user(wanted.user);
+  create.set_role(wanted.role);
+  WallClock clock;
+  if (wanted.expires > absl::ZeroDuration()) create.set_expires(absl::ToUnixSeconds(clock.Now() + wanted.expires));
+  create.set_uses(wanted.uses);
+  PW_ASSIGN_OR_RETURN(const std::string text, AskTokens(asked, std::move(question)));
+  return absl::StrCat("address ", asked.address, "\n", absl::StripSuffix(text, "\n"));
+}
+
+absl::StatusOr<std::string> ListTokens(const Asked& asked) {
+  v1::TokenQuestion question;
+  question.set_list(true);
+  return AskTokens(asked, std::move(question));
+}
+
+absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& id) {
+  v1::TokenQuestion question;
+  question.set_revoke(id);
+  PW_RETURN_IF_ERROR(AskTokens(asked, std::move(question)).status());
+  JsonWriter json;
+  return json.BeginObject().Key("revoked").String(id).EndObject().Take();
 }
 
 }  // namespace pw

@@ -1,5 +1,6 @@
-// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS`, `--suspend ADDRESS` and `--drain ADDRESS`.
-// ADDRESS is where the controller's clients connect; the question goes over an observer's session (proto/pathways/v1/session.proto).
+// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS`, `--suspend ADDRESS`, `--drain ADDRESS` and
+// `--token-create ADDRESS`. ADDRESS is where the controller's clients connect; the question goes over an observer's session
+// (proto/pathways/v1/session.proto).
 #pragma once
 
 #include <cstdint>
@@ -8,26 +9,45 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/gang/share.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/session/session.h"
 
 namespace pw {
 
-// Returns the report (docs/status.md).
-absl::StatusOr<std::string> AskForStatus(const std::string& address, absl::Duration timeout);
-// The same; the address is where the controller's workers join.
-absl::StatusOr<std::string> AskForStatusAsWorker(const std::string& address, absl::Duration timeout);
+// The controller that is asked.
+struct Asked {
+  std::string address;
+  absl::Duration timeout;
+  identity::CredentialOptions credentials;
+};
 
-// Has the cluster record for so long.
-absl::StatusOr<session::ClusterTrace> RecordTrace(const std::string& address, absl::Duration duration, absl::Duration timeout);
+// Returns the report (docs/status.md).
+absl::StatusOr<std::string> AskForStatus(const Asked& asked);
+// The same; the address is where the controller's workers join.
+absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked);
+
+// Has the cluster record for so long, on top of the time for the answer.
+absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Duration duration);
 
 // Returns the answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
-absl::StatusOr<std::string> Drain(const std::string& address, absl::Duration timeout, const std::string& host, bool undo);
+absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, bool undo);
 
 // Likewise: {"client", "arrays", "bytes"}.
-absl::StatusOr<std::string> Suspend(const std::string& address, absl::Duration timeout, uint64_t client, bool resume);
+absl::StatusOr<std::string> Suspend(const Asked& asked, uint64_t client, bool resume);
 
 // Changes what a client is entitled to; INVALID_ARGUMENT, NOT_FOUND.
-absl::StatusOr<gang::Share> SetShare(const std::string& address, absl::Duration timeout, uint64_t client,
-                                     const gang::ShareChange& change);
+absl::StatusOr<gang::Share> SetShare(const Asked& asked, uint64_t client, const gang::ShareChange& change);
+
+struct NewToken {
+  std::string user;
+  std::string role = "user";
+  absl::Duration expires = absl::ZeroDuration();  // zero: never
+  int64_t uses = 0;                               // 0: any number
+};
+// Returns a token file for the asked address.
+absl::StatusOr<std::string> CreateToken(const Asked& asked, const NewToken& wanted);
+// Returns a JSON array.
+absl::StatusOr<std::string> ListTokens(const Asked& asked);
+absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& id);
 
 }  // namespace pw

@@ -99,10 +99,11 @@ std::string Advertised(const std::string& listening, const DeviceHostOptions& op
 
 std::string HostName(const DeviceHostOptions& options) { return options.host_name.empty() ? NetworkName() : options.host_name; }
 
-worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options) {
+worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials) {
   worker::LinkOptions link;
   link.controller = options.controller;
-  link.token = JoinToken();
+  link.token = credentials.token;
+  link.tls = credentials.tls;
   link.host_name = HostName(options);
   link.island = options.island;
   link.pid = getpid();
@@ -156,17 +157,13 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
              "--listen");
   flags->Add("advertise", &options->advertise, "HOST",
              "the name under which others reach --listen and --listen-lanes; default: this host's network name");
+  identity::DeclareCredentials(&options->credentials, "a join", flags);
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
   flags->Add("exit-with-controller", &options->exit_with_controller,
              "stop when the controller is lost, instead of waiting for a new one");
 }
 
 std::string PluginPath(const DeviceHostOptions& options) { return options.plugin.empty() ? DefaultPlugin() : options.plugin; }
-
-std::string JoinToken() {
-  const char* token = std::getenv("PATHWAYS_TOKEN");
-  return token == nullptr ? "" : token;
-}
 
 DeviceHost::Finished StopProcess(absl::Status* outcome) {
   return [outcome](const absl::Status& status) {
@@ -235,7 +232,7 @@ worker::Environment DeviceHost::ForWorker() {
 }
 
 absl::Status DeviceHost::Join(Finished finished) {
-  worker::LinkOptions link = LinkOptionsFrom(options_);
+  worker::LinkOptions link = LinkOptionsFrom(options_, environment_.credentials);
   PW_ASSIGN_OR_RETURN(peers_, Accept(environment_.transport, ListenAddress(options_), &worker::ControllerLink::AcceptPeer));
   link.data_address = Advertised(peers_->address(), options_);
   if (environment_.lanes != nullptr) {

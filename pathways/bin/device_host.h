@@ -22,6 +22,7 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/launches.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/controller_link.h"
 
@@ -51,6 +52,7 @@ struct DeviceHostOptions {
   std::string listen;
   std::string listen_lanes;
   std::string advertise;
+  identity::CredentialOptions credentials;
   bool checksum = false;
   bool exit_with_controller = false;
   // Not a flag: the host is in the user's own process. The CPU plugin's programs are then launched on the worker's own thread
@@ -64,10 +66,6 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags);
 
 // Returns the path of the plugin: options.plugin if it is set, else the default.
 std::string PluginPath(const DeviceHostOptions& options);
-// Returns the secret with which workers join the controller, from the environment variable PATHWAYS_TOKEN; empty if it is not set. It is not
-// a flag, because every user of a machine can read command lines.
-std::string JoinToken();
-
 class DeviceHost {
  public:
   struct Environment {
@@ -76,6 +74,7 @@ class DeviceHost {
     Timers* timers;
     net::Transport* transport;  // to the controller and to other hosts
     net::Transport* lanes;      // to clients (lanes/lane_end.h); null: clients cannot connect to this host
+    identity::Credentials credentials;  // with which the transports were made
   };
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;

@@ -7,10 +7,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/clock.h"
+#include "pathways/base/log.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/net/memory_transport.h"
 #include "pathways/session/service.h"
@@ -19,6 +21,17 @@ namespace pw {
 namespace {
 
 constexpr char kWorkersAddress[] = "tcp:controller:1";
+
+// INVALID_ARGUMENT: others could connect there, and this process has no certificates to show.
+absl::Status CheckListenClients(const LocalClusterOptions& options) {
+  if (options.listen_clients.empty() || absl::StartsWith(options.listen_clients, "unix:")) return absl::OkStatus();
+  if (options.tls != "off") {
+    return absl::InvalidArgumentError(
+        "--listen-clients wants unix:PATH: this process has no certificates. --tls off lets in whoever reaches the address, without encryption");
+  }
+  PW_LOG_WARNING << identity::TlsIsOff(options.listen_clients);
+  return absl::OkStatus();
+}
 
 // Returns the address at which clients of other processes bring and fetch large arrays. It lies beside the one where they connect.
 std::string LanesBeside(const std::string& address) {
@@ -74,6 +87,7 @@ absl::Status LocalCluster::Parts::ListenForClients(const std::string& address) {
 }
 
 absl::Status LocalCluster::Parts::Start(LocalClusterOptions options, DeviceHost::Finished finished) {
+  PW_RETURN_IF_ERROR(CheckListenClients(options));
   options.cluster.cluster.expect_hosts = 1;
   // The host cannot be lost without the controller. Silence means that the thread of both was busy.
   options.cluster.cluster.heartbeat_limit = absl::Hours(24);
@@ -84,7 +98,7 @@ absl::Status LocalCluster::Parts::Start(LocalClusterOptions options, DeviceHost:
   cluster = controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());
   if (!options.listen_clients.empty()) to_clients = std::make_unique<net::AsioTransport>();
-  PW_ASSIGN_OR_RETURN(host, DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, to_clients.get()}));
+  PW_ASSIGN_OR_RETURN(host, DeviceHost::Create(options.host, {&executor, &clock, &timers, &at_host, to_clients.get(), {}}));
   cluster->WhenFormed([formed = formed] { formed->Set(Unit()); });
   PW_RETURN_IF_ERROR(host->Join([formed = formed, finished = std::move(finished)](const absl::Status& status) {
     formed->Set(status.ok() ? absl::UnavailableError("the host of the local cluster has left it") : status);
@@ -96,8 +110,9 @@ absl::Status LocalCluster::Parts::Start(LocalClusterOptions options, DeviceHost:
 void DeclareLocalCluster(LocalClusterOptions* options, Flags* flags) {
   flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
              "where programs of other processes by the PJRT door, C++ programs and operators (pathways status) connect: "
-             "HOST:PORT or unix:PATH; "
+             "unix:PATH, or HOST:PORT with --tls off; "
              "default: nowhere");
+  flags->Add("tls", &options->tls, "on|off", "off: --listen-clients may be HOST:PORT, where everybody is let in and nothing is encrypted");
   DeclareDevices(&options->host, flags);
   flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
   flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");

@@ -23,6 +23,7 @@ struct LocalClusterOptions {
   ClusterFlags cluster;
   DeviceHostOptions host;
   std::string listen_clients;  // empty: nobody connects from elsewhere
+  std::string tls = "on";      // "off": listen_clients may be on a network
 };
 
 void DeclareLocalCluster(LocalClusterOptions* options, Flags* flags);

@@ -125,7 +125,8 @@ absl::Status SimulatedHosts::StartHost(int number) {
   environment.peers_in_process = true;
   worker::LinkOptions link;
   link.controller = options_.controller;
-  link.token = options_.token;
+  link.token = options_.credentials.token;
+  link.tls = options_.credentials.tls;
   link.host_name = name;
   link.island = absl::StrCat("island", IslandOf(number));
   link.data_address = host->listener->address();

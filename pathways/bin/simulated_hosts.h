@@ -20,6 +20,7 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/device/simulated/zero_runtime.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/net/memory_transport.h"
 
@@ -27,7 +28,7 @@ namespace pw {
 
 struct SimulatedHostsOptions {
   std::string controller;           // address
-  std::string token;                // shown to it
+  identity::Credentials credentials;
   int hosts = 1;                    // host0, host1, ...
   int hosts_per_island = 1;         // island0 has the first, and so on
   int devices = 4;                  // on each host
@@ -73,7 +74,7 @@ class SimulatedHosts {
   ThreadPool executor_{"pw-hosts", 2};
   ThreadPool compile_pool_{"pw-compile", 1};
   Strand finishing_{&executor_};
-  net::AsioTransport outside_;
+  net::AsioTransport outside_{{.tls = options_.credentials.tls}};
   TimerQueue timers_{&clock_};
   std::map<std::string, int> islands_;  // by a host's address
   std::vector<std::unique_ptr<Host>> hosts_;

@@ -89,7 +89,7 @@ absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
     return absl::InvalidArgumentError("--listen-metrics is for real hosts, not for --simulated-hosts: read the metrics of their controller");
   pw::SimulatedHostsOptions simulated;
   simulated.controller = options.host.controller;
-  simulated.token = pw::JoinToken();
+  PW_ASSIGN_OR_RETURN(simulated.credentials, pw::identity::CredentialsFor(options.host.controller, options.host.credentials));
   simulated.hosts = options.simulated_hosts;
   simulated.hosts_per_island = options.hosts_per_island > 0 ? options.hosts_per_island : options.simulated_hosts;
   if (options.host.devices != 0) simulated.devices = options.host.devices;
@@ -116,8 +116,10 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   pw::SteadyClock clock;
   pw::TimerQueue timers(&clock);
   pw::ThreadPool executor("pw-executor", 1);
-  pw::net::AsioTransport transport;
-  PW_ASSIGN_OR_RETURN(const auto host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport}));
+  PW_ASSIGN_OR_RETURN(const pw::identity::Credentials credentials,
+                      pw::identity::CredentialsFor(options.host.controller, options.host.credentials));
+  pw::net::AsioTransport transport({.tls = credentials.tls});
+  PW_ASSIGN_OR_RETURN(const auto host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport, credentials}));
   absl::Status outcome;
   PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
   PW_ASSIGN_OR_RETURN(const auto metrics, pw::ServeMetrics(options.metrics, [&host](auto done) { host->GetMetrics(std::move(done)); }));

@@ -6,6 +6,7 @@
 
 #include "pathways/base/await.h"
 #include "pathways/base/clock.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
@@ -42,11 +43,13 @@ std::vector<Handle> HandlesOf(absl::Span<const Array* const> arrays) {
 // The threads and the network of a session with a controller elsewhere. Destroyed in reverse order: the network before the objects that its
 // callbacks post to.
 struct Client::Way {
-  explicit Way(const Options& options)
-      : cluster({.controller = options.controller,
+  Way(const Options& options, const identity::Credentials& credentials)
+      : transport({.tls = credentials.tls}),
+        cluster({.controller = options.controller,
                  .patience = options.timeout,
                  .absence = options.absence,
                  .remedy = options.remedy,
+                 .token = credentials.token,
                  .machine = ""},
                 Link::Environment{&transport, &strand, &timers, &clock}) {}
 
@@ -103,8 +106,9 @@ Client::~Client() {
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) {
+  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(options.controller, options.credentials));
   auto state = std::make_unique<State>();
-  state->way = std::make_unique<Way>(options);
+  state->way = std::make_unique<Way>(options, credentials);
   state->cluster = &state->way->cluster;
   return Open(std::move(state), options.description);
 }

@@ -28,6 +28,7 @@
 #include "pathways/base/bytes.h"
 #include "pathways/base/future.h"
 #include "pathways/buffers/array_spec.h"
+#include "pathways/identity/credentials.h"
 #include "pathways/session/session.h"
 
 namespace pw::client {
@@ -74,6 +75,7 @@ class Client {
     std::string description;                     // for people: shown by `pathways status`
     absl::Duration timeout = absl::Seconds(30);  // how long Connect tries
     absl::Duration absence = absl::Seconds(30);  // how long a broken connection may last; zero ends the session at once
+    identity::CredentialOptions credentials = {};  // needed unless the address is a Unix socket
     std::string remedy = {};                     // a sentence for the user, added to the error of a lost session
   };
   // Opens a session. Waits until the controller has answered.

@@ -86,8 +86,9 @@ void Lanes::OnConnected(HostId id, absl::StatusOr<std::unique_ptr<net::Connectio
   auto it = hosts_.find(id);
   if (it == hosts_.end() || !ended_.ok() || it->second.end != nullptr) return;
   Host& host = it->second;
-  if (!connection.ok()) {
-    host.last_error = connection.status();
+  const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kWorker) : connection.status();
+  if (!status.ok()) {
+    host.last_error = status;
     return ConnectAgain(host);
   }
   auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) {

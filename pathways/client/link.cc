@@ -64,7 +64,9 @@ void Link::OnUnreachable(const absl::Status& reason) {
 
 void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (owner_ == nullptr) return;
+  if (absl::IsUnauthenticated(connection.status())) return End(connection.status());
   if (!connection.ok()) return OnUnreachable(connection.status());
+  if (absl::Status status = net::CheckServer(**connection, net::PeerProof::kController); !status.ok()) return End(status);
   auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(Connection::Owner&) &&> task) {
     strand->Post([weak, task = std::move(task)]() mutable {
       if (auto self = weak.lock()) std::move(task)(*self);
@@ -72,12 +74,14 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
   };
   connection_ = std::make_unique<Connection>(next_link_++, *std::move(connection), std::move(post));
   welcomed_ = false;
+  connection_->Trust();
   connection_->Start();
   ClientFrame frame;
   auto& hello = *frame.mutable_hello();
   hello = options_.hello;
   hello.set_version(1);
   hello.set_description(options_.description);
+  hello.set_token(options_.token);
   hello.set_session(session_);
   hello.set_key(key_);
   hello.set_received(stream_.received());

@@ -42,6 +42,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   struct Options {
     std::string controller;                         // its address
     std::string description;                        // of this client, for people
+    std::string token = {};                         // who the client is; empty: it is let in without
     absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is open
     absl::Duration absence = absl::Seconds(30);     // and afterwards; zero: a broken connection ends the session
     bool retry = true;                              // false: `patience` is for one attempt

@@ -37,6 +37,7 @@ Link::Options RemoteCluster::LinkOptions(std::string description) const {
   link.retry = options_.retry;
   link.absence = options_.absence;
   link.remedy = options_.remedy;
+  link.token = options_.token;
   return link;
 }
 
@@ -148,6 +149,12 @@ void RemoteCluster::DrainHost(const std::string& host, bool undo, ResultCallback
 void RemoteCluster::GetStatus(ResultCallback<std::string> done) {
   SessionRequest request;
   request.set_status(true);
+  Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+}
+
+void RemoteCluster::AskTokens(const ::pathways::v1::TokenQuestion& question, ResultCallback<std::string> done) {
+  SessionRequest request;
+  *request.mutable_tokens() = question;
   Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
 }
 

@@ -26,6 +26,7 @@ class RemoteCluster final : public session::Cluster {
     bool retry = true;                            // false: `patience` is for one attempt
     absl::Duration absence;                       // and afterwards; then the session ends
     std::string remedy;                           // advice for people about a lost session (link.h)
+    std::string token = {};                       // who the clients are (session.proto)
     std::string machine;                          // of this process; sessions are described with it, if it is not empty
   };
 
@@ -44,7 +45,11 @@ class RemoteCluster final : public session::Cluster {
   void SuspendClient(SessionId session, bool resume, session::ResultCallback<session::SuspendReport> done) override;
   void DrainHost(const std::string& host, bool undo, session::ResultCallback<session::DrainReport> done) override;
   void GetStatus(session::ResultCallback<std::string> done) override;
+  // The controller knows whose token this is, and answers accordingly.
+  void GetStatusFor(const std::string& user, session::ResultCallback<std::string> done) override { GetStatus(std::move(done)); }
   void RecordTrace(absl::Duration duration, size_t max_events, session::ResultCallback<session::ClusterTrace> done) override;
+  // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).
+  void AskTokens(const ::pathways::v1::TokenQuestion& question, session::ResultCallback<std::string> done);
 
  private:
   void Open(Link::Options options, session::ResultCallback<std::shared_ptr<RemoteSession>> done);

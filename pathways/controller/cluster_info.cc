@@ -86,13 +86,7 @@ resource::HostDescription DescribeHost(const Hello& hello) {
   return host;
 }
 
-absl::Status CheckHello(const Hello& hello, const std::string& platform, const std::string& token) {
-  if (!token.empty() && !SameSecret(hello.token(), token)) {
-    return absl::UnauthenticatedError(
-        absl::StrCat("the worker '", hello.host_name(), "' ", hello.token().empty() ? "has no token" : "has another token",
-                     ", and this cluster takes none without its own: start the worker with the cluster's ",
-                     "PATHWAYS_TOKEN, or --token-file"));
-  }
+absl::Status CheckHello(const Hello& hello, const std::string& platform) {
   if (hello.protocol_version() != kWorkerProtocolVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the worker '", hello.host_name(), "' speaks version ",
                                                       hello.protocol_version(), " of the worker protocol, this controller ",

@@ -9,6 +9,7 @@
 #include "pathways/base/release.h"
 #include "pathways/base/secret.h"
 #include "pathways/gang/options.h"
+#include "pathways/identity/cluster_identity.h"
 #include "pathways/usage/usage_meter.h"
 #include "pathways/v1/housekeeping.pb.h"
 
@@ -40,7 +41,7 @@ struct ClusterOptions {
   ::pathways::v1::HostConfig host_config;  // settings of all hosts
   bool share_memory = true;                // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
-  std::string join_token;                  // hosts without it are refused; empty: any host may join
+  identity::ClusterIdentity* identity = nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off
   std::string version = kRelease;
 };
 

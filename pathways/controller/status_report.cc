@@ -92,6 +92,7 @@ void WriteDevice(const resource::Device& device, const HostStatus& host, JsonWri
 
 void WriteClient(const ClientStatus& client, JsonWriter& json) {
   json.BeginObject().Key("id").Int(client.session.v).Key("description").String(client.description);
+  if (!client.user.empty()) json.Key("user").String(client.user);
   json.Key("seconds_connected")
       .Number(client.seconds_connected)
       .Key("arrays")

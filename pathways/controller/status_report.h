@@ -39,6 +39,7 @@ struct HostStatus {
 struct ClientStatus {
   SessionId session;
   std::string description;
+  std::string user;  // empty: a process of the controller's own user
   double seconds_connected = 0;
   int64_t arrays = 0;
   int64_t array_bytes = 0;

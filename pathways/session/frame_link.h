@@ -5,8 +5,10 @@
 //   FL-1  OnLinkClosed is called exactly once, after the last OnFrame, unless the link is destroyed first
 //   FL-2  a frame that does not parse, or whose payload sizes do not add up, closes the connection; the reason names the fault
 //   FL-3  calls that were posted before the link was destroyed still arrive: the owner ignores those of a LinkId that it no longer has
+//   FL-4  until Trust is called, a frame of more than kStrangerBytes closes the connection before memory is taken for it
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +23,9 @@
 namespace pw::session {
 
 using LinkId = uint64_t;
+
+// The largest frame of a peer that has not been let in.
+inline constexpr size_t kStrangerBytes = 4 << 10;
 
 template <class Frame>
 class FrameLink final : public net::Connection::Handler {
@@ -42,6 +47,8 @@ class FrameLink final : public net::Connection::Handler {
 
   // Starts delivery of frames.
   void Start() { connection_->Start(this); }
+  // The peer is known: it may send large frames.
+  void Trust() { trusted_.store(true, std::memory_order_release); }
   LinkId id() const { return id_; }
   net::Connection& connection() { return *connection_; }
 
@@ -58,12 +65,18 @@ class FrameLink final : public net::Connection::Handler {
       owner.OnFrame(id, std::move(frame), std::move(payloads), bytes);
     });
   }
+  absl::Status Admit(size_t header_bytes, size_t payload_bytes) override {
+    if (trusted_.load(std::memory_order_acquire) || (header_bytes <= kStrangerBytes && payload_bytes == 0)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes, " bytes came before the peer was let in; the limit is ",
+                                                   kStrangerBytes));
+  }
   void OnClosed(const absl::Status& reason) override {
     post_([id = id_, reason](Owner& owner) { owner.OnLinkClosed(id, reason); });
   }
 
   const LinkId id_;
   const PostToOwner post_;
+  std::atomic<bool> trusted_ = false;
   uint64_t frames_ = 0;                                // on the transport's threads, which do not call concurrently
   const std::unique_ptr<net::Connection> connection_;  // last member: closed before the others are destroyed
 };

@@ -52,6 +52,9 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
     case SessionRequest::kSuspend:
       Suspend(number, message.suspend());
       break;
+    case SessionRequest::kTokens:
+      AskTokens(number, message.tokens());
+      break;
     default:
       return absl::InternalError("it is not about the cluster");
   }
@@ -74,6 +77,7 @@ void ServedSession::AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice
 
 void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request) {
   const SessionId session = request.session() == 0 ? id() : SessionId(request.session());
+  if (absl::Status status = MayTouch(session, "change the share of"); !status.ok()) return Answer(number, status, nullptr);
   cluster_->ChangeShare(session, ShareChangeFrom(request),
                         AnswerResult<gang::Share>(number, [](const gang::Share& share, auto& answer, Bytes&) {
                           answer.mutable_share()->set_weight(share.weight);
@@ -82,11 +86,14 @@ void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeSha
 }
 
 void ServedSession::GetStatus(uint64_t number) {
-  cluster_->GetStatus(AnswerResult<std::string>(
-      number, [](std::string json, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(json)); }));
+  auto answer =
+      AnswerResult<std::string>(number, [](std::string json, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(json)); });
+  if (client_.caller.is_operator()) return cluster_->GetStatus(std::move(answer));
+  cluster_->GetStatusFor(client_.caller.user, std::move(answer));
 }
 
 void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTrace& request) {
+  if (absl::Status status = MustBeOperator("record what all clients do"); !status.ok()) return Answer(number, status, nullptr);
   if (!(request.seconds() > 0 && request.seconds() <= kLongestTraceSeconds)) {
     return Answer(number,
                   absl::InvalidArgumentError(absl::StrCat("a trace lasts more than 0 and at most ", kLongestTraceSeconds, " seconds, not ",
@@ -103,17 +110,38 @@ void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTra
 }
 
 void ServedSession::DrainHost(uint64_t number, const ::pathways::v1::DrainHost& request) {
+  if (absl::Status status = MustBeOperator("drain a host"); !status.ok()) return Answer(number, status, nullptr);
   cluster_->DrainHost(request.host(), request.undo(), AnswerResult<DrainReport>(number, [](const DrainReport& report, auto& answer, Bytes&) {
                         ToProto(report, answer.mutable_drain());
                       }));
 }
 
 void ServedSession::Suspend(uint64_t number, const ::pathways::v1::SuspendSession& request) {
+  if (absl::Status status = MayTouch(SessionId(request.session()), request.resume() ? "resume" : "suspend"); !status.ok())
+    return Answer(number, status, nullptr);
   cluster_->SuspendClient(SessionId(request.session()), request.resume(),
                           AnswerResult<SuspendReport>(number, [](const SuspendReport& report, auto& answer, Bytes&) {
                             answer.mutable_suspend()->set_arrays(report.arrays);
                             answer.mutable_suspend()->set_bytes(report.bytes);
                           }));
+}
+
+absl::Status ServedSession::MustBeOperator(absl::string_view what) const {
+  const identity::Caller& caller = client_.caller;
+  if (caller.is_operator()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("'", caller.user, "' has the role of a ", identity::RoleName(caller.role), ", and only an operator may ",
+                                                  what));
+}
+
+absl::Status ServedSession::MayTouch(SessionId session, absl::string_view what) {
+  if (session == id() || client_.caller.is_operator() || owner_.same_user(session)) return absl::OkStatus();
+  return MustBeOperator(absl::StrCat(what, " a session of somebody else"));
+}
+
+void ServedSession::AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question) {
+  if (absl::Status status = MustBeOperator("make, list and revoke tokens"); !status.ok()) return Answer(number, status, nullptr);
+  absl::StatusOr<std::string> text = owner_.on_tokens(question);
+  Answer(number, text.status(), [&](auto&, Bytes& payload) { payload = Bytes::FromString(*std::move(text)); });
 }
 
 void ServedSession::OnNodeCall(NodeCall call, ResultCallback<std::vector<LaneResult>> done) {

@@ -70,7 +70,7 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
-  absl::StatusOr<std::string> options = own_user_ ? request.options() : program::OptionsOfStranger(request.options());
+  absl::StatusOr<std::string> options = client_.own_user ? request.options() : program::OptionsOfStranger(request.options());
   if (!options.ok()) return Answer(number, options.status(), nullptr);
   if (!request.program_sha256().empty()) {
     program = programs_->Find(request.program_sha256());

@@ -15,8 +15,8 @@ using ::pathways::v1::SessionRequest;
 
 }  // namespace
 
-ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, bool own_user, Owner owner)
-    : cluster_(cluster), programs_(programs), own_user_(own_user), owner_(std::move(owner)), session_(std::move(session)) {}
+ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Client client, Owner owner)
+    : cluster_(cluster), programs_(programs), client_(std::move(client)), owner_(std::move(owner)), session_(std::move(session)) {}
 
 ServedSession::~ServedSession() {
   for (auto& [call, done] : std::exchange(calls_, {}))
@@ -72,6 +72,8 @@ absl::Status ServedSession::CarryOut(Request& request) {
   const Kind kind = request.message.kind_case();
   if (kind == Kind::KIND_NOT_SET)
     return absl::UnimplementedError("it is of a kind that this controller does not know: the client is newer");
+  if (client_.caller.role == identity::Role::kWorker && kind != Kind::kStatus)
+    return absl::PermissionDeniedError("the client's token is that of a worker, which may join and ask for the status");
   if (kind < Kind::kAwaitReady) return CarryOutOnArrays(request);
   if (kind < Kind::kAddSlice) return CarryOutOnPrograms(request);
   return CarryOutOnCluster(request);

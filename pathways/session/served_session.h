@@ -8,6 +8,7 @@
 //   SV-1  each request is carried out once, in order of its number
 //   SV-2  a request that expects an answer gets exactly one, unless the session ends
 //   SV-3  a malformed request has no effect; it calls `on_broken`, whose owner ends the session, and no later request is carried out
+//   SV-5  what a client may do depends on its role, and is decided before anything of the request is looked up
 //   SV-4  while the session is suspended, or has kEventWindowBytes of events that the client has not acknowledged, its requests wait. They are
 //         not acknowledged, so a client stops sending at kRequestWindowBytes; one that goes on sending violates the protocol
 #pragma once
@@ -23,6 +24,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "pathways/base/bytes.h"
+#include "pathways/identity/role.h"
 #include "pathways/net/resumable_stream.h"
 #include "pathways/session/frames.h"
 #include "pathways/session/program_store.h"
@@ -40,11 +42,19 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
     absl::AnyInvocable<void()> on_resumed;
     // The client has violated the protocol. May be called inside Take.
     absl::AnyInvocable<void(absl::Status)> on_broken;
+    // Whether this session belongs to the same user as ours.
+    absl::AnyInvocable<bool(SessionId)> same_user;
+    // Answers a question about tokens.
+    absl::AnyInvocable<absl::StatusOr<std::string>(const ::pathways::v1::TokenQuestion&)> on_tokens;
+  };
+  // The client's end, as far as it is known.
+  struct Client {
+    identity::Caller caller;
+    bool own_user = false;  // it has the rights of this process's user, also on the hosts; others must not name files of the hosts in compile options
   };
 
-  // `programs` must outlive it. `own_user`: the client has the rights of this process's user, also on the hosts; other clients must not name
-  // files of the hosts in compile options.
-  ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, bool own_user, Owner owner);
+  // `programs` must outlive it.
+  ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Client client, Owner owner);
   ~ServedSession() override;
 
   SessionId id() const { return session_->id(); }
@@ -122,6 +132,10 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
 
   // -- serve_cluster.cc
   absl::Status CarryOutOnCluster(Request& request);
+  // Returns PERMISSION_DENIED if this client must not do `what`: to a session of another user, or at all.
+  absl::Status MayTouch(SessionId session, absl::string_view what);
+  absl::Status MustBeOperator(absl::string_view what) const;
+  void AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question);
   absl::Status AddSlice(uint64_t number, const ::pathways::v1::AddSlice& request);
   void AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice& request);
   void ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request);
@@ -133,7 +147,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
 
   Cluster* const cluster_;
   ProgramStore* const programs_;
-  const bool own_user_;
+  const Client client_;
   Owner owner_;
   net::ResumableStream stream_;
   bool broken_ = false;

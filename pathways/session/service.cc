@@ -6,6 +6,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/session/token_questions.h"
 #include "pathways/session/wire.h"
 
 namespace pw::session {
@@ -23,7 +24,13 @@ constexpr size_t kUntoldBytes = 64 << 10;
 }  // namespace
 
 std::shared_ptr<SessionService> SessionService::Create(Options options, const Environment& environment) {
-  return std::shared_ptr<SessionService>(new SessionService(std::move(options), environment));
+  std::shared_ptr<SessionService> service(new SessionService(std::move(options), environment));
+  if (identity::ClusterIdentity* identity = service->options_.identity) {
+    identity->OnRevoked([weak = service->weak_from_this()](const std::string& token_id) {
+      if (auto self = weak.lock()) self->OnRevoked(token_id);
+    });
+  }
+  return service;
 }
 
 SessionService::SessionService(Options options, const Environment& environment)
@@ -53,7 +60,31 @@ SessionService::Link::PostToOwner SessionService::PostToThis() {
 void SessionService::AddConnection(std::unique_ptr<net::Connection> connection) {
   const LinkId id = next_link_++;
   auto& link = links_[id] = std::make_unique<Link>(id, std::move(connection), PostToThis());
+  if (link->connection().proof() == net::PeerProof::kOwn) {
+    link->Trust();
+  } else {
+    Watch(id);
+  }
   link->Start();
+}
+
+void SessionService::Watch(LinkId link) {
+  strangers_.push_back(link);
+  if (strangers_.size() > kMostStrangers) {
+    const LinkId oldest = strangers_.front();
+    strangers_.pop_front();
+    Refuse(oldest, absl::ResourceExhaustedError("too many others wait to be let in: try again"));
+  }
+  environment_.timers->After(kGreetingTime, environment_.cluster, [weak = weak_from_this(), link] {
+    auto self = weak.lock();
+    if (self == nullptr || std::erase(self->strangers_, link) == 0) return;
+    self->Refuse(link, absl::DeadlineExceededError(absl::StrCat("no hello came within ", absl::FormatDuration(kGreetingTime))));
+  });
+}
+
+void SessionService::Trust(LinkId link) {
+  std::erase(strangers_, link);
+  links_.at(link)->Trust();
 }
 
 void SessionService::Stop(const absl::Status& status) {
@@ -96,31 +127,68 @@ void SessionService::OnHello(LinkId link, const SessionHello& hello) {
                                                         " of the session protocol, this controller version ", kVersion,
                                                         ": install the same version of pathways on both sides"));
   } else {
-    if (hello.session() == 0) return Open(link, hello);
-    status = Resume(link, hello);
+    const absl::StatusOr<identity::Caller> caller = CallerOf(link, hello);
+    if (!caller.ok()) return Refuse(link, caller.status());
+    Trust(link);
+    if (hello.session() == 0) return Open(link, *caller, hello);
+    status = Resume(link, *caller, hello);
   }
   if (!status.ok()) Refuse(link, status);
 }
 
-void SessionService::Open(LinkId link, const SessionHello& hello) {
-  NewSession wanted{hello.description(), {}, hello.observer()};
+absl::StatusOr<identity::Caller> SessionService::CallerOf(LinkId link, const SessionHello& hello) {
+  const net::Connection& connection = links_.at(link)->connection();
+  absl::StatusOr<identity::Caller> caller = options_.identity == nullptr ? identity::AdmitWithoutTokens(connection.proof())
+                                                                         : options_.identity->AdmitClient(connection.proof(), hello.token());
+  if (!caller.ok()) {
+    PW_LOG_WARNING << "refused a client at " << connection.peer() << " with the token " << identity::TokenId(hello.token()) << ": "
+                   << caller.status().message();
+  } else if (caller->role == identity::Role::kWorker && !hello.observer()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the token ", caller->token_id, " is that of a worker: a program needs a user's ('pathways token create')"));
+  }
+  return caller;
+}
+
+void SessionService::OnRevoked(const std::string& token_id) {
+  const absl::Status status = absl::UnauthenticatedError(absl::StrCat("an operator has revoked the token ", token_id));
+  std::vector<uint64_t> ended;
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.caller.token_id == token_id) ended.push_back(id);
+  }
+  for (uint64_t id : ended) End(id, status);
+  std::vector<LinkId> refused;
+  for (const auto& [link, token] : opening_) {
+    if (token == token_id) refused.push_back(link);
+  }
+  for (LinkId link : refused) {
+    opening_.erase(link);
+    Refuse(link, status);
+  }
+}
+
+absl::StatusOr<std::string> SessionService::AnswerTokens(const ::pathways::v1::TokenQuestion& question) {
+  if (options_.identity == nullptr) {
+    return absl::UnimplementedError(
+        "this controller has no tokens: it listens to processes of its own user only, or was started with --tls off. 'pathways up' gives it some");
+  }
+  return session::AnswerTokens(*options_.identity, question);
+}
+
+void SessionService::Open(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
+  NewSession wanted{hello.description(), {}, hello.observer(), caller.user};
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
-  opening_.insert(link);
-  environment_.cluster->OpenSession(std::move(wanted), [weak = weak_from_this(), link, observer = hello.observer()](absl::StatusOr<std::shared_ptr<Session>> session) {
+  opening_[link] = caller.token_id;
+  environment_.cluster->OpenSession(std::move(wanted), [weak = weak_from_this(), link, caller, observer = hello.observer()](absl::StatusOr<std::shared_ptr<Session>> session) {
     auto self = weak.lock();
     if (self == nullptr || self->opening_.erase(link) == 0) return;  // the connection has ended
     if (!session.ok()) return self->Refuse(link, session.status());
-    self->OnOpened(link, *std::move(session), observer);
+    self->OnOpened(link, caller, *std::move(session), observer);
   });
 }
 
-void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, bool observer) {
-  const uint64_t id = session->id().v;
-  Entry& entry = sessions_[id];
-  entry.key = options_.make_key();
-  entry.link = link;
-  session_of_[link] = id;
+ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
   const auto weak = weak_from_this();
   ServedSession::Owner owner;
   const auto flush = [weak, id] {
@@ -131,7 +199,29 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, boo
   owner.on_broken = [weak, id](absl::Status status) {
     if (auto self = weak.lock()) self->End(id, status);
   };
-  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), options_.own_user, std::move(owner));
+  owner.same_user = [weak, id](SessionId other) {
+    auto self = weak.lock();
+    if (self == nullptr) return false;
+    auto ours = self->sessions_.find(id), theirs = self->sessions_.find(other.v);
+    return ours != self->sessions_.end() && theirs != self->sessions_.end() && ours->second.caller.user == theirs->second.caller.user;
+  };
+  owner.on_tokens = [weak](const ::pathways::v1::TokenQuestion& question) -> absl::StatusOr<std::string> {
+    if (auto self = weak.lock()) return self->AnswerTokens(question);
+    return absl::UnavailableError("the controller is stopping");
+  };
+  return owner;
+}
+
+void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session, bool observer) {
+  const uint64_t id = session->id().v;
+  Entry& entry = sessions_[id];
+  entry.key = options_.make_key();
+  entry.caller = caller;
+  entry.link = link;
+  session_of_[link] = id;
+  const bool own_user = links_.at(link)->connection().proof() == net::PeerProof::kOwn;
+  entry.served =
+      std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), ServedSession::Client{caller, own_user}, OwnerOf(id));
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
@@ -144,10 +234,10 @@ void SessionService::OnOpened(LinkId link, std::shared_ptr<Session> session, boo
   links_.at(link)->connection().Send(SerializedFrame(frame));
 }
 
-absl::Status SessionService::Resume(LinkId link, const SessionHello& hello) {
+absl::Status SessionService::Resume(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
   auto it = sessions_.find(hello.session());
   // The same answer for an unknown session and a wrong key, so that the answer does not reveal which sessions exist.
-  if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key)) {
+  if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key) || it->second.caller.user != caller.user) {
     return absl::NotFoundError(absl::StrCat("session ", hello.session(), " is not there any more: its client was away for too long, or "
                                             "the controller has been started anew; its arrays are gone"));
   }
@@ -177,6 +267,7 @@ void SessionService::Refuse(LinkId link, const absl::Status& status) {
 void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
   links_.erase(link);
   opening_.erase(link);
+  std::erase(strangers_, link);
   auto known = session_of_.find(link);
   if (known == session_of_.end()) return;
   const uint64_t session = known->second;

@@ -6,13 +6,16 @@
 // Invariants:
 //   SS-1  only a client that has shown a session's key can resume it
 //   SS-2  a protocol violation ends the session that it came from, with a status, and affects nothing else
+//   SS-3  who has not been let in gets kGreetingTime and frames of kStrangerBytes, and there are at most kMostStrangers such links at a time: one
+//         more, and the oldest is dropped
+//   SS-4  a session lives no longer than the token with which it was opened is valid, if that is revoked
 // Everything runs on the cluster's strand. Transport, timers and cluster must outlive the service.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/identity/cluster_identity.h"
 #include "pathways/net/transport.h"
 #include "pathways/session/frame_link.h"
 #include "pathways/session/program_store.h"
@@ -34,12 +38,15 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   struct Options {
     absl::Duration grace = absl::ZeroDuration();  // how long a session waits for a client whose connection broke
     absl::AnyInvocable<std::string()> make_key;   // returns a new unguessable secret at each call
-    bool own_user = false;                        // only processes of this one's user can connect (ServedSession)
+    identity::ClusterIdentity* identity = nullptr;  // who is let in; none: processes of this user, and everybody where TLS is off
   };
   struct Environment {
     Cluster* cluster;
     Timers* timers;
   };
+  static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
+  static constexpr size_t kMostStrangers = 64;
+
   static std::shared_ptr<SessionService> Create(Options options, const Environment& environment);
   ~SessionService() override;
 
@@ -56,6 +63,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   using Link = FrameLink<::pathways::v1::ClientFrame>;
   struct Entry {
     std::shared_ptr<ServedSession> served;
+    identity::Caller caller;
     std::string key;
     LinkId link = 0;            // 0: no connection
     uint64_t told = 0;          // the last request acknowledged to the client
@@ -69,9 +77,15 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void OnFrame(LinkId link, ::pathways::v1::ClientFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
   void OnLinkClosed(LinkId link, const absl::Status& reason) override;
   void OnHello(LinkId link, const ::pathways::v1::SessionHello& hello);
-  void Open(LinkId link, const ::pathways::v1::SessionHello& hello);
-  void OnOpened(LinkId link, std::shared_ptr<Session> session, bool observer);
-  absl::Status Resume(LinkId link, const ::pathways::v1::SessionHello& hello);
+  void Open(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
+  void OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session, bool observer);
+  ServedSession::Owner OwnerOf(uint64_t session);
+  absl::Status Resume(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
+  void Watch(LinkId link);  // a stranger's
+  void Trust(LinkId link);
+  absl::StatusOr<identity::Caller> CallerOf(LinkId link, const ::pathways::v1::SessionHello& hello);
+  absl::StatusOr<std::string> AnswerTokens(const ::pathways::v1::TokenQuestion& question);
+  void OnRevoked(const std::string& token_id);
   absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
   void Refuse(LinkId link, const absl::Status& status);
   void Detach(uint64_t session);
@@ -86,7 +100,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   LinkId next_link_ = 1;
   std::map<LinkId, std::unique_ptr<Link>> links_;
   std::map<LinkId, uint64_t> session_of_;  // links that have been welcomed
-  std::set<LinkId> opening_;               // links whose new session is being opened
+  std::map<LinkId, std::string> opening_;  // links whose new session is being opened, with the id of their token
+  std::deque<LinkId> strangers_;           // links that have not been let in, the oldest first
   std::map<uint64_t, Entry> sessions_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
 };

@@ -233,11 +233,11 @@ struct SpareDevices {
   std::vector<MemoryInfo> memories;
 };
 
-// Parameters of OpenSession.
-struct NewSession {
+struct NewSession {  // parameters of OpenSession
   std::string description;  // for display: "jax client at 127.0.0.1:3312"
   gang::ShareChange share;  // of the devices' time, if not the default
   bool observer = false;    // sends operators' requests; not counted as a client
+  std::string user = {};    // who owns it; empty: a process of the controller's user, or nobody knows
 };
 
 // The controller as front ends see it, in this process or remote. Post may be called on any thread; all other methods on the strand. A
@@ -249,8 +249,7 @@ class Cluster : public Executor {
   // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT if the share is not valid.
   virtual void OpenSession(NewSession session, ResultCallback<std::shared_ptr<Session>> done) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
-  // Changes the client's share of the devices' time, from now on. Answers the complete share. INVALID_ARGUMENT; NOT_FOUND lists the
-  // existing clients.
+  // Changes the client's share of the devices' time, from now on. Answers the complete share. INVALID_ARGUMENT; NOT_FOUND lists the existing clients.
   virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
   // --- virtual slices; they end with their session ---
   // As of now; a client that has connected keeps what it was told.
@@ -270,6 +269,7 @@ class Cluster : public Executor {
   virtual void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) = 0;
   // Answers the state of islands, hosts, devices, clients and memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;
+  virtual void GetStatusFor(const std::string& user, ResultCallback<std::string> done) = 0;  // with this user's clients only
   // Records the activity of the whole cluster for this duration. FAILED_PRECONDITION while another recording runs.
   virtual void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) = 0;
 };

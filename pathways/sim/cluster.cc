@@ -40,6 +40,8 @@ void SimCluster::StartController() {
   options.gang = scenario_.gang;
   options.sequential_dispatch = scenario_.sequential;
   options.share_memory = false;
+  // Random ones would tell two runs of one seed apart.
+  options.make_key = [life = controllers_.size(), n = uint64_t{0}]() mutable { return absl::StrCat("key ", n++, " of controller ", life); };
   controller_transports_.push_back(network_.TransportOf(process));
   clusters_.push_back(controller::ClusterImpl::Create(options, {process, process, process}));
   // The address is free: the previous controller is dead.

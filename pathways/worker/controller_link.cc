@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/net/certificates.h"
 #include "pathways/worker/metrics_page.h"
 
 namespace pw::worker {
@@ -105,6 +106,10 @@ ControllerLink::ControllerLink(const Environment& environment, Strand* strand, T
       options_(std::move(options)),
       probe_(options_.share_memory),
       finished_(std::move(finished)) {
+  if (options_.tls != nullptr) {
+    absl::StatusOr<std::string> key = net::NewKey();
+    if (key.ok()) key_pem_ = *std::move(key);
+  }
   strand_->SetIdleHook([this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired() && worker_ != nullptr) worker_->Idle();
   });
@@ -142,6 +147,7 @@ void ControllerLink::Connect() {
 
 void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (stopped_) return;
+  if (absl::IsUnauthenticated(connection.status())) return Finish(connection.status());
   if (!connection.ok()) {
     if (!complained_) {
       PW_LOG_WARNING << "no controller at " << options_.controller << " yet (" << connection.status().message() << "); trying on";
@@ -150,6 +156,7 @@ void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> 
     return Reconnect();
   }
   complained_ = false;
+  if (absl::Status status = net::CheckServer(**connection, net::PeerProof::kController); !status.ok()) return Finish(status);
   connection_ = *std::move(connection);
   handler_ = std::make_unique<Handler>(this, ++generation_);
   handler_->SetConnection(connection_.get());
@@ -175,6 +182,9 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_xla_version(info.xla_version);
   hello->set_process_address(info.process_address);
   hello->set_token(options_.token);
+  if (!key_pem_.empty()) {
+    if (absl::StatusOr<std::string> key = net::PublicKeyOf(key_pem_); key.ok()) hello->set_public_key(*std::move(key));
+  }
   if (probe_.valid()) {
     net::WriteName(probe_.name(), hello->mutable_probe()->mutable_memory());
     hello->mutable_probe()->set_secret(probe_.secret());
@@ -205,6 +215,9 @@ void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, cons
 
 void ControllerLink::HandleLinkCommand(const v1::Command& command) {
   if (command.has_welcome()) Welcomed(command.welcome());
+  if (command.has_certificate()) {
+    if (absl::Status status = ShowCertificate(command.certificate().chain()); !status.ok()) connection_->Close(status);
+  }
   if (command.has_shutdown()) {
     PW_LOG_INFO << "the controller says to stop: " << command.shutdown().reason();
     if (worker_ != nullptr) return Finish(absl::OkStatus());
@@ -217,6 +230,7 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   if (worker_ != nullptr) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
   if (welcome.heartbeat_seconds() > 0)
     silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
+  if (absl::Status status = ShowCertificate(welcome.certificate()); !status.ok()) return connection_->Close(status);
   Environment environment = environment_;
   environment.timers = timers_;
   worker_ = std::make_unique<Worker>(environment, connection_.get(), welcome);
@@ -224,6 +238,11 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   PW_LOG_INFO << "joined the controller at " << options_.controller << " as host " << welcome.host() << " of island "
               << welcome.island() << " with " << environment_.runtime->devices().size() << " "
               << environment_.runtime->info().platform_name << " devices";
+}
+
+absl::Status ControllerLink::ShowCertificate(const std::string& chain) {
+  if (options_.tls == nullptr || chain.empty()) return absl::OkStatus();
+  return options_.tls->Show(chain, key_pem_);
 }
 
 void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {

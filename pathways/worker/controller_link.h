@@ -25,6 +25,7 @@
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/net/shared_memory.h"
+#include "pathways/net/tls.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/worker.h"
 
@@ -38,6 +39,7 @@ struct LinkOptions {
   std::string lane_address;  // where clients connect; empty: they cannot
   int64_t pid = 0;
   std::string token;  // join token, if the controller requires one
+  std::shared_ptr<net::Tls> tls = nullptr;  // of the transports: shows the certificate that the controller makes for this host; null: TLS is off
   bool exit_with_controller = false;
   bool share_memory = true;                            // with processes of the same machine, if possible
   absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts are repeated
@@ -77,6 +79,7 @@ class ControllerLink {
   void Handle(uint64_t connection, const pathways::v1::ToWorker& batch, const Bytes& payload);
   void HandleLinkCommand(const pathways::v1::Command& command);
   void Welcomed(const pathways::v1::Welcome& welcome);
+  absl::Status ShowCertificate(const std::string& chain);
   void Watch(uint64_t connection);
   void Lost(uint64_t connection, const absl::Status& reason);
   void Reconnect();
@@ -88,6 +91,7 @@ class ControllerLink {
   Strand* const strand_;
   Timers* const timers_;
   const LinkOptions options_;
+  std::string key_pem_;     // this host's private key; empty: it needs no certificate
   const net::Probe probe_;  // the controller opens it to learn whether it can open our shared memory
   Finished finished_;
   uint64_t generation_ = 0;  // identifies the current connection

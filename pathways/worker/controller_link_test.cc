@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/net/certificates.h"
 #include "pathways/worker/testing.h"
 
 namespace pw::worker {
@@ -94,6 +96,7 @@ class LinkTest : public ::testing::Test {
     options.island = "i0";
     options.data_address = "hosta:2";
     options.exit_with_controller = exit_with_controller;
+    options.tls = tls_;
     link_ = std::make_unique<ControllerLink>(environment_, &strand_, &time_, options,
                                              [this](const absl::Status& s) { finished_.push_back(s); });
     link_->Start();
@@ -126,6 +129,7 @@ class LinkTest : public ::testing::Test {
   Strand strand_{&executor_};
   int launch_id_ = 0;
   Environment environment_;
+  std::shared_ptr<net::Tls> tls_;  // null: TLS is off
   FakeController controller_;
   std::unique_ptr<net::Listener> listener_;
   std::unique_ptr<ControllerLink> link_;
@@ -150,6 +154,31 @@ TEST_F(LinkTest, SaysWhoItIsAndServes) {
   Run();
   ASSERT_EQ(controller_.events.size(), 2u);
   EXPECT_EQ(controller_.events[1].fetched().fetch(), 4u);
+}
+
+TEST_F(LinkTest, ShowsTheCertificateThatItGetsAndTheNextOne) {
+  const net::Authority authority = *net::MakeAuthority("a test", absl::Now());
+  tls_ = *net::Tls::Create("");
+  Start();
+  const std::string key = controller_.events[0].hello().public_key();
+  const auto certify = [&] {
+    return *net::Certify(authority, key, net::Part::kWorker, "hosta", absl::Now(), absl::Now() + absl::Hours(1));
+  };
+  v1::Command command;
+  command.mutable_welcome()->set_heartbeat_seconds(1);
+  command.mutable_welcome()->set_certificate(certify());
+  controller_.Send(command);
+  Run();
+  EXPECT_TRUE(tls_->shows_certificate());
+  EXPECT_EQ(tls_->authority(), *net::AuthorityFingerprint(authority.certificate_pem)) << "it has learned whom to trust";
+  command.mutable_certificate()->set_chain(certify());
+  controller_.Send(command);
+  Run();
+  EXPECT_TRUE(controller_.closed.ok()) << controller_.closed;
+  command.mutable_certificate()->set_chain("nonsense");
+  controller_.Send(command);
+  Run();
+  EXPECT_FALSE(controller_.closed.ok()) << "a host without a certificate that holds joins again";
 }
 
 TEST_F(LinkTest, WaitsForAControllerThatIsNotThereYet) {

@@ -120,8 +120,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
-      // Also drops shared memory: the controller has released the memory that an ended session lent.
-      if (core_.ended.contains(SessionId(command.chunk().session()))) return;
+      if (core_.ended.contains(SessionId(command.chunk().session()))) return;  // shared memory too: the controller has released what it lent
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:
       if (core_.ended.contains(SessionId(command.abort_transfer().session()))) return;
@@ -159,6 +158,7 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return housekeeping_.OnFrame(command.dataflow(), payload);
     case v1::Command::kWelcome:
     case v1::Command::kPing:
+    case v1::Command::kCertificate:
     case v1::Command::kShutdown:
     case v1::Command::kAbortLaunch:
     case v1::Command::kDropExecutable:

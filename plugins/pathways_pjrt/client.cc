@@ -31,6 +31,8 @@ std::string* TextNamed(absl::string_view name, Options& options) {
   if (name == "cluster") return &options.session.controller;
   if (name == "local") return &options.local;
   if (name == "description") return &options.session.description;
+  if (name == "token_file") return &options.session.credentials.token_file;
+  if (name == "tls") return &options.session.credentials.tls;
   if (name == "callback_socket") return &options.callback_socket;
   if (name == "callback_token") return &options.callback_token;
   return nullptr;
@@ -47,8 +49,8 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
     options.virtual_devices = value.int64_value != 0;
   } else {
     return absl::InvalidArgumentError(absl::StrCat(
-        "there is no option '", name, "' of this type; there are the texts cluster, local, description, callback_socket and ",
-        "callback_token, and the numbers patience and virtual_devices"));
+        "there is no option '", name, "' of this type; there are the texts cluster, local, description, token_file, tls, ",
+        "callback_socket and callback_token, and the numbers patience and virtual_devices"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
-"""The command line: pathways up | worker | agent | run | status | top | doctor | usage | share | drain | suspend | resume | trace | check | bench | down | logs. Also `python -m pathways`."""
+"""The command line: pathways up | worker | agent | run | status | top | doctor | usage | share | drain | suspend | resume | trace | check | token |
+login | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -6,9 +7,9 @@ import os
 import sys
 
 from pathways import __version__
-from pathways._cluster import binaries, command_lines, processes, records
+from pathways._cluster import binaries, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands, doctor, top, usage
+from pathways._commands import bench_paper, cluster_commands, doctor, tokens, top, usage
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -23,9 +24,44 @@ def _add_shape(parser, needed_for):
     group.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default cpu, or PATHWAYS_PLATFORM)")
 
 
-def _add_token(command):
-    command.add_argument("--token-file", metavar="PATH",
-                         help="a file with the secret that workers must show to join; without a secret, any worker may join (default: the secret in PATHWAYS_TOKEN)")
+def _add_token(command, whose):
+    command.add_argument("--token-file", metavar="PATH", type=_file,
+                         help=f"the token file of {whose}, from 'pathways token create' (default: PATHWAYS_TOKEN_FILE, or what 'pathways login' stored, or that "
+                              "of a cluster that this user has up on this machine)")
+
+
+def _file(path):
+    if not os.access(path, os.R_OK):
+        raise argparse.ArgumentTypeError(f"cannot read {path}")
+    return path
+
+
+def _add_tokens(add):
+    token = add("token", None, "make, list and revoke the tokens with which users, operators and workers enter a cluster; an operator's command")
+    steps = token.add_subparsers(dest="step", metavar="STEP", required=True)
+
+    def step(name, function, help):
+        command = steps.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        command.add_argument("--json", action="store_true", help="print the answer as JSON")
+        command.add_argument("--name", default="default", metavar="NAME", help="name of the cluster, if this machine has several (default: default)")
+        command.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+        command.set_defaults(function=function)
+        return command
+
+    create = step("create", tokens.create, "make a token, and print its token file: 'pathways login' stores it for its owner")
+    create.add_argument("--user", required=True, metavar="NAME", help="who it is for: letters, digits, and any of . _ @ -")
+    create.add_argument("--role", choices=("user", "operator", "worker"), default="user",
+                        help="user: has sessions, and sees and touches its own (the default); operator: may do everything; worker: may join as a host")
+    create.add_argument("--expires", default="30d", metavar="TIME", help="how long it is valid, such as 12h or 30d; never: until it is revoked (default 30d)")
+    create.add_argument("--uses", type=int, default=0, metavar="N", help="of a worker's token: how many hosts may join with it (default: any number)")
+    create.add_argument("-o", "--output", metavar="PATH", help="write the token file there, with mode 0600, instead of printing it")
+    step("list", tokens.list_all, "show the tokens that are valid, without their secrets")
+    revoke = step("revoke", tokens.revoke, "revoke a token, and end the sessions that were opened with it, at once")
+    revoke.add_argument("id", metavar="ID", help="as 'pathways token list' shows it")
+
+    login = add("login", tokens.login, "store the token file of a cluster where this user's programs find it; reads it from standard input")
+    login.add_argument("address", metavar="HOST:PORT", help="where this machine reaches the controller")
+    login.add_argument("--token-file", metavar="PATH", type=_file, help="read the token file from there")
 
 
 def _add_worker(worker):
@@ -47,7 +83,7 @@ def _add_worker(worker):
     worker.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
     _add_host_python(worker)
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
-    _add_token(worker)
+    _add_token(worker, "a worker")
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for another one at the same address")
 
 
@@ -93,8 +129,8 @@ def parser():
     up.add_argument("--listen-workers", metavar="ADDRESS",
                     help="where workers join, HOST:PORT or unix:PATH (default: a Unix socket, or a free port where --listen is open to others)")
     up.add_argument("--listen-proxy", metavar="HOST:PORT",
-                    help="where programs without this package connect, as JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT; an agent serves them "
-                         "(default: a free port, of the same HOST as --listen; none: no agent)")
+                    help="where programs without this package connect, as JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://HOST:PORT; an agent serves them, "
+                         "without tokens or encryption (default: a free port of 127.0.0.1; none: no agent)")
     up.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     up.add_argument("--no-workers", action="store_true",
                     help="start only the controller; it serves programs once all hosts of the shape have joined by 'pathways worker --join'")
@@ -109,13 +145,14 @@ def parser():
     up.add_argument("--dispatch", choices=("parallel", "sequential"),
                     help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is enqueued, "
                          "to compare")
+    up.add_argument("--tls", choices=("on", "off"), default="on",
+                    help="off: nothing is encrypted, and whoever reaches an address of the cluster does there what he likes (default on)")
     up.add_argument("--hang-limit", type=float, metavar="S",
                     help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
                          "after six times as long")
     up.add_argument("--metrics-port", type=int, metavar="PORT",
                     help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and each worker's on the next port; "
                          "0: free ports (default: no metrics)")
-    _add_token(up)
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
@@ -127,6 +164,7 @@ def parser():
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                        help="where programs connect, as JAX_BACKEND_TARGET=grpc://HOST:PORT (default: a free port of 127.0.0.1, which its log tells)")
     agent.add_argument("--port-file", metavar="PATH", help="file for the address on which it listens")
+    _add_token(agent, "a user")
     agent.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
 
     run = add("run", cluster_commands.run, "run a program on a cluster: the one that is up, or one just for this program",
@@ -184,6 +222,8 @@ def parser():
                 "replay a recording of 'trace' and verify order, grants, completion and dependencies; status 1 if they do not hold")
     check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
 
+    _add_tokens(add)
+
     add("down", launchers.down, "stop the cluster that 'up' started")
 
     bench = add("bench", bench_paper.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
@@ -212,7 +252,6 @@ def _complain(args, text, code):
 def main(argv=None):
     args = parser().parse_args(argv)
     try:
-        command_lines.take_token(getattr(args, "token_file", None))
         return args.function(args)
     except records.NotRunning as error:
         return _complain(args, str(error), EXIT_NOT_RUNNING)

@@ -88,14 +88,14 @@ def test_a_resource_that_is_none_is_named(option):
     (set(), None, False, "old:1"),                          # the actors have ended
     (set(), processes.StartError("gone"), False, "old:1")])  # all of Ray has ended
 def test_where_a_cluster_on_ray_is_now(monkeypatch, tmp_path, answers, asked, alive, address):
-    def find(_):
+    def find(*_):
         assert not answers
         if isinstance(asked, Exception):
             raise asked
         return asked
 
     monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path))
-    monkeypatch.setattr(ray, "_report", lambda where: {} if where in answers else None)
+    monkeypatch.setattr(ray, "_report", lambda where, _: {} if where in answers else None)
     monkeypatch.setattr(ray, "_find_address", find)
     records.fresh_folder("default")
     state = records.State("default", "old:1", "1x1x1", "cpu", [], "ray", {})

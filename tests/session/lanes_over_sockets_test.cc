@@ -1,4 +1,5 @@
-// Tests lanes over real sockets and threads: a controller, a worker, and a program that uses client::Client, wired as in bin/.
+// Tests lanes over real sockets and threads: a controller, a worker, and a program that uses client::Client, wired as in bin/. On TCP they are
+// encrypted ("tls") or TLS is off ("tcp").
 #include <unistd.h>
 
 #include <chrono>
@@ -19,6 +20,8 @@
 #include "pathways/client/client.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/device/simulated/runtime.h"
+#include "pathways/identity/cluster_identity.h"
+#include "pathways/identity/token_file.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/session/service.h"
 #include "pathways/worker/controller_link.h"
@@ -32,13 +35,25 @@ constexpr size_t kBytes = 16 << 20;
 // Destroyed in reverse order, as in bin/.
 class Processes {
  public:
-  explicit Processes(const std::string& listen) {
-    cluster_ = controller::ClusterImpl::Create({}, {&controller_pool_, &timers_, &clock_});
+  explicit Processes(const std::string& listen) : identity_(listen == "tls" ? *identity::ClusterIdentity::Open(folder_, &wall_clock_) : nullptr) {
+    credentials_.tls = listen == "tcp" ? "off" : "on";
+    controller::ClusterOptions cluster;
+    cluster.identity = identity_.get();
+    cluster_ = controller::ClusterImpl::Create(cluster, {&controller_pool_, &timers_, &clock_});
     SessionService::Options options;
     options.make_key = RandomKey;
+    options.identity = identity_.get();
     service_ = SessionService::Create(std::move(options), {cluster_.get(), &timers_});
-    const std::string workers = *cluster_->Listen(&transport_, Address(listen, "workers"));
-    sessions = *service_->Listen(&transport_, Address(listen, "sessions"));
+    worker::LinkOptions link;
+    if (identity_ != nullptr) {
+      link.token = *identity_->CreateToken({"rack1", identity::Role::kWorker, absl::InfiniteFuture(), 1});
+      link.tls = worker_tls_;
+      credentials_.token_file = folder_ + "/ada.token";
+      const std::string ada = *identity_->CreateToken({"ada"});
+      EXPECT_TRUE(identity::WritePrivateFile(credentials_.token_file, identity::ToText({"here", identity_->authority(), ada})).ok());
+    }
+    const std::string workers = *cluster_->Listen(&controller_transport_, Address(listen, "workers"));
+    sessions = *service_->Listen(&controller_transport_, Address(listen, "sessions"));
     peers_ = *transport_.Listen(Address(listen, "peers"), [this](auto connection) { link_->AcceptPeer(std::move(connection)); });
     lanes_ = *transport_.Listen(Address(listen, "lanes"), [this](auto connection) { link_->AcceptLane(std::move(connection)); });
     worker::Environment environment;
@@ -49,7 +64,6 @@ class Processes {
     environment.compile_cache = std::make_shared<worker::CompileCache>("", 0);
     environment.transport = &transport_;
     environment.next_launch_id = &launch_id_;
-    worker::LinkOptions link;
     link.controller = workers;
     link.host_name = "host";
     link.island = "island";
@@ -68,7 +82,7 @@ class Processes {
   std::unique_ptr<client::Client> Connect() {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (true) {
-      auto client = client::Client::Connect({.controller = sessions, .description = "a test"});
+      auto client = client::Client::Connect({.controller = sessions, .description = "a test", .credentials = credentials_});
       if (client.ok()) return *std::move(client);
       if (std::chrono::steady_clock::now() < end) continue;
       ADD_FAILURE() << client.status();
@@ -90,7 +104,7 @@ class Processes {
 
  private:
   static std::string Address(const std::string& listen, const std::string& name) {
-    return listen == "tcp" ? "tcp:127.0.0.1:0" : absl::StrCat("unix:@pw-lanes-", ::getpid(), "-", name);
+    return listen != "unix" ? "tcp:127.0.0.1:0" : absl::StrCat("unix:@pw-lanes-", ::getpid(), "-", name);
   }
   template <class F>
   static void Wait(F start) {
@@ -99,6 +113,11 @@ class Processes {
     ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
   }
 
+  const std::string folder_ = absl::StrCat(::testing::TempDir(), "pw_lanes_over_sockets_", ::getpid());
+  WallClock wall_clock_;
+  const std::unique_ptr<identity::ClusterIdentity> identity_;  // null: there are no tokens
+  const std::shared_ptr<net::Tls> worker_tls_ = identity_ == nullptr ? nullptr : *net::Tls::Create(identity_->authority());
+  identity::CredentialOptions credentials_;                    // the program's
   SteadyClock clock_;
   std::shared_ptr<controller::ClusterImpl> cluster_;
   std::shared_ptr<SessionService> service_;
@@ -106,7 +125,7 @@ class Processes {
   device::SimulatedRuntime runtime_{{.devices = 2, .executor = &worker_pool_}};
   Strand strand_{&worker_pool_};
   int launch_id_ = 0;
-  net::AsioTransport transport_;
+  net::AsioTransport controller_transport_{{.tls = identity_ == nullptr ? nullptr : identity_->tls()}}, transport_{{.tls = worker_tls_}};
   TimerQueue timers_{&clock_};
   std::unique_ptr<net::Listener> peers_, lanes_;
   std::unique_ptr<worker::ControllerLink> link_;
@@ -134,7 +153,7 @@ TEST_P(LanesOverSocketsTest, LargeArraysGoToTheHostAndComeBackPastTheController)
   EXPECT_EQ(processes.BytesThroughController(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LanesOverSocketsTest, ::testing::Values("tcp", "unix"),
+INSTANTIATE_TEST_SUITE_P(All, LanesOverSocketsTest, ::testing::Values("tcp", "tls", "unix"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

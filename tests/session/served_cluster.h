@@ -20,8 +20,9 @@ class ServedCluster : public controller::TestCluster {
  public:
   explicit ServedCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10),
                          controller::ClusterOptions cluster_options = {})
-      : TestCluster(hosts, devices, std::move(cluster_options)) {
+      : TestCluster(hosts, devices, cluster_options) {
     SessionService::Options options;
+    options.identity = cluster_options.identity;
     options.grace = grace;
     options.make_key = [n = 0]() mutable { return absl::StrCat("key ", ++n); };
     service = SessionService::Create(std::move(options), {cluster.get(), &timers});

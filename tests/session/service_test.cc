@@ -136,6 +136,7 @@ TEST(SessionServiceTest, WhoeverSendsBeyondTheWindowWhileItIsSuspendedIsSentAway
 
 TEST(SessionServiceTest, AStrangerHasXlaWriteNoFileOnTheHosts) {
   ServedCluster t;
+  t.network.SetProofOfAccepted(net::PeerProof::kOpen);  // not known to be of the controller's user
   Stranger stranger(&t);
   stranger.Hello();
   ClientFrame frame;

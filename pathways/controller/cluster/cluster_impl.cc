@@ -1,9 +1,11 @@
 #include "pathways/controller/cluster/cluster_impl.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/base/sha256.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/cluster/observation.h"
@@ -20,6 +22,13 @@ std::string MachineOf(const std::string& description) {
   constexpr char kOn[] = " on ";
   const size_t at = description.rfind(kOn);
   return at == std::string::npos ? "" : description.substr(at + sizeof(kOn) - 1);
+}
+
+uint64_t NumberFrom(const std::string& key) {
+  const std::string hash = Sha256(key);
+  uint64_t number = 0;
+  std::memcpy(&number, hash.data(), sizeof(number));
+  return number;
 }
 
 }  // namespace
@@ -75,7 +84,8 @@ ClusterImpl::ClusterImpl(ClusterOptions options, const Environment& environment)
       strand_(environment.executor),
       probe_(options_.share_memory),
       started_(environment.clock->Now()),
-      last_tick_(started_) {}
+      last_tick_(started_),
+      incarnation_(NumberFrom(options_.make_key())) {}
 
 // A queued task that will not run any more may hold a client's session, whose destructor needs all members.
 ClusterImpl::~ClusterImpl() { strand_.DropQueued(); }
@@ -107,8 +117,24 @@ void ClusterImpl::AddConnection(std::unique_ptr<net::Connection> connection) {
   const LinkId id = next_link_++;
   Link& link = links_[id];
   link.link = std::make_unique<HostLink>(id, std::move(connection), PostToThis());
-  link.last_heard = environment_.clock->Now();
+  link.last_heard = link.since = environment_.clock->Now();
+  if (link.link->connection()->proof() == net::PeerProof::kOwn) {
+    link.link->Trust();
+  } else {
+    strangers_.push_back(id);
+    if (strangers_.size() > kMostStrangers) Refuse(strangers_.front(), absl::ResourceExhaustedError("too many others wait to be let in"));
+  }
   link.link->Start();
+}
+
+void ClusterImpl::Trust(LinkId id) {
+  std::erase(strangers_, id);
+  links_.at(id).link->Trust();
+}
+
+void ClusterImpl::DropSlowStrangers(absl::Time now) {
+  while (!strangers_.empty() && now - links_.at(strangers_.front()).since > kGreetingTime)
+    Refuse(strangers_.front(), absl::DeadlineExceededError(absl::StrCat("no hello came within ", absl::FormatDuration(kGreetingTime))));
 }
 
 void ClusterImpl::OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) {
@@ -143,9 +169,10 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string de
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
   using Opened = absl::StatusOr<std::shared_ptr<Session>>;
   const absl::Status sound = gang::Changed({}, session.share).status();
-  const std::string who = session.description;
+  std::string payer = session.user.empty() ? MachineOf(session.description) : session.user;
   Opened opened = sound.ok() ? OpenSession(std::move(session.description), session.observer) : Opened(sound);
-  if (opened.ok() && !session.observer) observation_->CountUsage((*opened)->id(), MachineOf(who));
+  if (opened.ok()) sessions_->SetUser((*opened)->id(), std::move(session.user));
+  if (opened.ok() && !session.observer) observation_->CountUsage((*opened)->id(), payer);
   if (opened.ok() && !session.share.empty())
     sessions_->ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it was checked above
   Answer(std::move(opened), std::move(done));
@@ -194,6 +221,7 @@ void ClusterImpl::OnLinkWritable(LinkId id) {
 
 void ClusterImpl::OnLinkClosed(LinkId id, const absl::Status& reason) {
   LoseHost(id, reason);
+  std::erase(strangers_, id);
   links_.erase(id);
 }
 

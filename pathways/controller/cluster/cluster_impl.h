@@ -22,8 +22,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,8 +98,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) override {
     slices_->Drain(host, undo, std::move(done));
   }
-  void GetStatus(ResultCallback<std::string> done) override;
-  // Returns the same as metrics for Prometheus (controller/metrics_page.h).
+  void GetStatus(ResultCallback<std::string> done) override { GatherStatus(std::nullopt, std::move(done)); }
+  void GetStatusFor(const std::string& user, ResultCallback<std::string> done) override { GatherStatus(user, std::move(done)); }
+  // Returns the same as metrics for Prometheus (controller/metrics_page.h): for operators.
   void GetMetrics(ResultCallback<std::string> done);
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override {
     trace_->Start(duration, max_events, std::move(done));
@@ -126,6 +129,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     HostId host;
     ::pathways::v1::Hello hello;
     absl::Time last_heard;
+    absl::Time since;
+    absl::Time certified;  // when the host's certificate was made
   };
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
@@ -147,6 +152,18 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   bool OnEvent(LinkId id, const ::pathways::v1::Event& event, Bytes payload);
   HostLink::PostToOwner PostToThis();
 
+  // A link whose peer has not been let in has kGreetingTime, and there are at most kMostStrangers: one more, and the oldest is dropped.
+  static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
+  static constexpr size_t kMostStrangers = 64;
+  static constexpr absl::Duration kRenewCertificates = absl::Hours(24);
+  absl::Status AdmitWorker(const Link& link, const std::string& token);
+  void Trust(LinkId id);
+  void DropSlowStrangers(absl::Time now);
+  // Certifies a host's key and notes when. Returns the chain; empty: the host wants none, or there is no authority.
+  std::string Certify(Link& link);
+  // Sends hosts another certificate, long before the one that they have ends.
+  void RenewCertificates(absl::Time now);
+
   // -- cluster_membership.cc
   void OnHello(LinkId id, const ::pathways::v1::Hello& hello);
   void Refuse(LinkId id, const absl::Status& reason);
@@ -162,10 +179,14 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Tick();
 
   // -- cluster_status.cc
+  absl::StatusOr<identity::Caller> AdmitAsker(const Link& link, const std::string& token) const;
+  // `user`: leaves out all clients but this user's; none: has all.
+  void GatherStatus(std::optional<std::string> user, ResultCallback<std::string> done);
   // `examine`: whether the hosts examine their machines for it, too.
-  void GetReport(bool examine, ResultCallback<StatusReport> done);
+  void GetReport(std::optional<std::string> user, bool examine, ResultCallback<StatusReport> done);
   struct Answers;  // of the hosts, to a request for the status
-  StatusReport MakeReport(const Answers& answers);
+  StatusReport MakeReport(const std::optional<std::string>& user, const Answers& answers);
+  void HideOthers(const std::string& user, StatusReport* report) const;
 
   const ClusterOptions options_;
   const Environment environment_;
@@ -189,6 +210,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   absl::Time started_;
   absl::Time last_tick_;
   uint64_t next_ping_ = 1;
+  std::deque<LinkId> strangers_;  // links that have not been let in, the oldest first
+  const uint64_t incarnation_;    // identifies this run; hosts show it to each other, and nobody else can guess it
 };
 
 }  // namespace pw::controller

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/hash/hash.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,13 +19,6 @@ using ::pathways::v1::Command;
 using ::pathways::v1::ToWorker;
 
 namespace {
-
-// Returns a number that identifies this run of the controller. Hosts show it to each other, and refuse those that do not know it. If
-// joining takes a token, the number depends on the token too, so that knowing the controller's start time is not enough.
-uint64_t Incarnation(absl::Time started, const std::string& token) {
-  const auto life = static_cast<uint64_t>(absl::ToUnixNanos(started));
-  return token.empty() ? life : absl::HashOf(life, token);
-}
 
 // "devices 4,5"
 std::string DevicesOf(const resource::Host& host) {
@@ -52,8 +44,10 @@ std::vector<LinkId> ClusterImpl::PendingLinks() const {
 }
 
 void ClusterImpl::OnHello(LinkId id, const ::pathways::v1::Hello& hello) {
-  if (absl::Status status = CheckHello(hello, platform(), options_.join_token); !status.ok()) return Refuse(id, status);
   Link& link = links_[id];
+  if (absl::Status status = AdmitWorker(link, hello.token()); !status.ok()) return Refuse(id, status);
+  Trust(id);
+  if (absl::Status status = CheckHello(hello, platform()); !status.ok()) return Refuse(id, status);
   link.hello = hello;
   link.hello.clear_token();
   link.state = LinkState::kPending;
@@ -71,8 +65,15 @@ void ClusterImpl::OnHello(LinkId id, const ::pathways::v1::Hello& hello) {
   if (static_cast<int>(joined) >= options_.expect_hosts) Form();
 }
 
+absl::Status ClusterImpl::AdmitWorker(const Link& link, const std::string& token) {
+  const net::PeerProof proof = link.link->connection()->proof();
+  if (options_.identity != nullptr) return options_.identity->AdmitWorker(proof, token);
+  return identity::AdmitWithoutTokens(proof).status();
+}
+
 // Tells the worker why, so that it exits: another attempt would be refused again.
 void ClusterImpl::Refuse(LinkId id, const absl::Status& reason) {
+  std::erase(strangers_, id);
   PW_LOG_WARNING << "refused a worker at " << links_[id].link->connection()->peer() << ": " << reason.message();
   links_[id].state = LinkState::kLeaving;
   ToWorker message;
@@ -105,6 +106,26 @@ void ClusterImpl::Form() {
   for (Task& task : std::exchange(when_formed_, {})) Post(std::move(task));
 }
 
+std::string ClusterImpl::Certify(Link& link) {
+  link.certified = environment_.clock->Now();
+  if (options_.identity == nullptr || link.hello.public_key().empty()) return "";
+  absl::StatusOr<std::string> chain = options_.identity->CertifyWorker(link.hello.public_key(), link.hello.host_name());
+  if (chain.ok()) return *std::move(chain);
+  PW_LOG_WARNING << "host '" << link.hello.host_name() << "' gets no certificate: " << chain.status().message();
+  return "";
+}
+
+void ClusterImpl::RenewCertificates(absl::Time now) {
+  for (auto& [id, link] : links_) {
+    if (link.state != LinkState::kHost || now - link.certified < kRenewCertificates) continue;
+    std::string chain = Certify(link);
+    if (chain.empty()) continue;
+    ToWorker message;
+    message.add_commands()->mutable_certificate()->set_chain(std::move(chain));
+    link.link->connection()->Send(message.SerializeAsString());
+  }
+}
+
 void ClusterImpl::Admit(LinkId id, HostId host_id) {
   Link& link = links_[id];
   link.state = LinkState::kHost;
@@ -118,7 +139,8 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   auto& welcome = *command.mutable_welcome();
   welcome.set_host(host_id.v);
   welcome.set_island(host.island.v);
-  welcome.set_incarnation(Incarnation(started_, options_.join_token));
+  welcome.set_incarnation(incarnation_);
+  welcome.set_certificate(Certify(link));
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_limit) / 3);
   for (DeviceId device : host.devices) welcome.add_device_ids(device.v);
   if (probe_.valid()) {
@@ -217,6 +239,8 @@ void ClusterImpl::Tick() {
   const absl::Time now = environment_.clock->Now();
   // If this process was stopped itself, silence is not the hosts' fault.
   const bool slept = now - std::exchange(last_tick_, now) > options_.heartbeat_limit / 2;
+  DropSlowStrangers(now);
+  RenewCertificates(now);
   std::vector<LinkId> silent;
   ToWorker ping;
   ping.add_commands()->mutable_ping()->set_sequence(next_ping_++);

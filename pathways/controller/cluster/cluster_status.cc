@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/controller/cluster/observation.h"
 #include "pathways/controller/metrics_page.h"
@@ -24,12 +25,18 @@ double ClockAhead(const ::pathways::v1::Examination& host, absl::Time asked, abs
 
 }  // namespace
 
-void ClusterImpl::GetStatus(ResultCallback<std::string> done) {
-  GetReport(true, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
+absl::StatusOr<identity::Caller> ClusterImpl::AdmitAsker(const Link& link, const std::string& token) const {
+  const net::PeerProof proof = link.link->connection()->proof();
+  if (proof == net::PeerProof::kWorker) return identity::Caller{"", identity::Role::kWorker};
+  return options_.identity == nullptr ? identity::AdmitWithoutTokens(proof) : options_.identity->AdmitClient(proof, token);
+}
+
+void ClusterImpl::GatherStatus(std::optional<std::string> user, ResultCallback<std::string> done) {
+  GetReport(std::move(user), true, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
 }
 
 void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
-  GetReport(false, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
+  GetReport(std::nullopt, false, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
 }
 
 struct ClusterImpl::Answers {
@@ -38,20 +45,21 @@ struct ClusterImpl::Answers {
   absl::Time asked, heard;  // by this machine's clock; only if options_.wall_clock is set
 };
 
-void ClusterImpl::GetReport(bool examine, ResultCallback<StatusReport> done) {
+void ClusterImpl::GetReport(std::optional<std::string> user, bool examine, ResultCallback<StatusReport> done) {
   struct Asked {
+    std::optional<std::string> user;
     Answers answers;
     ResultCallback<StatusReport> done;
     int left;
   };
-  auto asked = std::make_shared<Asked>(Asked{{}, std::move(done), examine ? 2 : 1});
+  auto asked = std::make_shared<Asked>(Asked{std::move(user), {}, std::move(done), examine ? 2 : 1});
   if (options_.wall_clock) asked->answers.asked = options_.wall_clock();
   const auto finish = [weak = weak_from_this(), asked] {
     auto self = weak.lock();
     if (self == nullptr || --asked->left > 0) return;
     if (self->options_.wall_clock) asked->answers.heard = self->options_.wall_clock();
     self->strand_.Post([weak, asked] {
-      if (auto cluster = weak.lock()) std::move(asked->done)(cluster->MakeReport(asked->answers));
+      if (auto cluster = weak.lock()) std::move(asked->done)(cluster->MakeReport(asked->user, asked->answers));
     });
   };
   housekeeping_->GatherMetrics(options_.status_timeout, [asked, finish](auto metrics) {
@@ -65,7 +73,7 @@ void ClusterImpl::GetReport(bool examine, ResultCallback<StatusReport> done) {
   });
 }
 
-StatusReport ClusterImpl::MakeReport(const Answers& answers) {
+StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, const Answers& answers) {
   const absl::Time now = environment_.clock->Now();
   StatusReport report;
   report.version = options_.version;
@@ -112,21 +120,46 @@ StatusReport ClusterImpl::MakeReport(const Answers& answers) {
     }
   }
   for (const auto& [id, opened] : sessions_->opened()) {
-    if (opened.observer) continue;
+    if (opened.observer || (user.has_value() && opened.user != *user)) continue;
     const SessionImpl& s = *opened.session;
     report.clients.push_back(
-        {id, s.description(), absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
+        {id, s.description(), opened.user, absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
          s.staged_bytes(), s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
          s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
   report.slices = slices_->Status();
   observation_->AddTo(&report);
+  if (user.has_value()) HideOthers(*user, &report);
   return report;
+}
+
+// Leaves out what tells one user about the others.
+void ClusterImpl::HideOthers(const std::string& user, StatusReport* report) const {
+  const auto is_others = [&](SessionId session) {
+    auto it = sessions_->opened().find(session);
+    return it == sessions_->opened().end() || it->second.user != user;
+  };
+  std::erase_if(report->slices, [&](const SliceStatus& slice) { return is_others(slice.client); });
+  std::erase_if(report->hangs, [&](const HangStatus& hang) { return is_others(hang.client); });
+  std::erase_if(report->events, [&](const ClusterEvent& event) { return event.client != SessionId{} && is_others(event.client); });
+  for (auto& [host, status] : report->hosts) {
+    if (!status.metrics.has_value()) continue;
+    for (auto& device : *status.metrics->mutable_memory()->mutable_devices()) {
+      std::vector<uint64_t> hidden;
+      for (const auto& [session, bytes] : device.used_by_session()) {
+        if (is_others(SessionId(session))) hidden.push_back(session);
+      }
+      for (uint64_t session : hidden) device.mutable_used_by_session()->erase(session);
+    }
+  }
 }
 
 void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) {
   auto it = links_.find(id);
   if (it == links_.end()) return;
+  const absl::StatusOr<identity::Caller> caller = AdmitAsker(it->second, request.token());
+  if (!caller.ok()) return Refuse(id, caller.status());
+  Trust(id);
   it->second.state = LinkState::kLeaving;
   auto answer = [weak = weak_from_this(), id](absl::StatusOr<std::string> json) {
     auto self = weak.lock();
@@ -139,7 +172,10 @@ void ClusterImpl::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request
     link->second.link->connection()->Send(reply.SerializeAsString());
     link->second.link->connection()->Close(absl::CancelledError("answered"));
   };
-  if (request.has_status()) return GetStatus(std::move(answer));
+  if (request.has_status()) {
+    const bool all = caller->is_operator();
+    return GatherStatus(all ? std::nullopt : std::make_optional(caller->user), std::move(answer));
+  }
   answer(absl::UnimplementedError(
       "this controller does not know this request: install the same release of pathways where it came from"));
 }

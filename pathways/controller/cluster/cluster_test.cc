@@ -1,8 +1,12 @@
 #include "pathways/controller/cluster/cluster_impl.h"
 
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/controller/testing/test_cluster.h"
+#include "pathways/net/certificates.h"
 #include "pathways/v1/admin.pb.h"
 
 namespace pw::controller {
@@ -70,37 +74,109 @@ TEST(ClusterTest, RefusesWorkersThatDoNotFit) {
   EXPECT_EQ(t.cluster->info()->devices.size(), 2u);
 }
 
-TEST(ClusterTest, WithATokenOnlyThoseWhoShowItMayJoin) {
-  ClusterOptions options;
-  options.join_token = "open sesame";
-  TestCluster t(0, 0, options);
-  for (const char* wrong : {"", "open", "open sesamE", "open sesame!"}) {
-    FakeWorker& stranger = t.Add({.name = "a", .island = "i", .devices = 1, .token = wrong});
-    EXPECT_TRUE(stranger.closed) << wrong;
-    EXPECT_EQ(stranger.Count(Command::kShutdown), 1) << wrong;
-    EXPECT_EQ(stranger.Count(Command::kWelcome), 0) << wrong;
+// A cluster with tokens, whose workers come over a network.
+class WithTokens {
+ public:
+  WithTokens() : identity_(*identity::ClusterIdentity::Open(absl::StrCat(::testing::TempDir(), "pw_cluster_test_", ::getpid()), &clock_)) {}
+  ClusterOptions options() {
+    ClusterOptions options;
+    options.identity = identity_.get();
+    return options;
   }
-  FakeWorker& friendly = t.Add({.name = "a", .island = "i", .devices = 1, .token = "open sesame"});
-  EXPECT_EQ(friendly.Count(Command::kWelcome), 1);
-  EXPECT_EQ(t.cluster->info()->devices.size(), 1u);
+  identity::ClusterIdentity& identity() { return *identity_; }
+
+ private:
+  WallClock clock_;
+  const std::unique_ptr<identity::ClusterIdentity> identity_;
+};
+
+TEST(ClusterTest, OverANetworkOnlyThoseWithAJoinTokenOrACertificateMayJoin) {
+  WithTokens tokens;
+  const std::string user = *tokens.identity().CreateToken({"ada"});
+  const std::string join = *tokens.identity().CreateToken({"rack1", identity::Role::kWorker, absl::InfiniteFuture(), 1});
+  TestCluster t(0, 0, tokens.options());
+  t.network.SetProofOfAccepted(net::PeerProof::kStranger);
+  const auto refused = [&](const std::string& token) {
+    FakeWorker& stranger = t.Add({.name = "a", .island = "i", .devices = 1, .token = token});
+    return stranger.closed && stranger.Count(Command::kShutdown) == 1 && stranger.Count(Command::kWelcome) == 0;
+  };
+  for (const std::string& wrong : {std::string(), std::string("open sesame"), user}) EXPECT_TRUE(refused(wrong)) << wrong;
+  EXPECT_EQ(t.Add({.name = "a", .island = "i", .devices = 1, .token = join}).Count(Command::kWelcome), 1);
+  EXPECT_TRUE(refused(join)) << "its one use is spent";
+  t.network.SetProofOfAccepted(net::PeerProof::kWorker);
+  EXPECT_EQ(t.Add({.name = "b", .island = "i", .devices = 1}).Count(Command::kWelcome), 1);
+  EXPECT_EQ(t.cluster->info()->devices.size(), 2u);
+}
+
+TEST(ClusterTest, WithoutTokensNobodyJoinsOverANetworkUnlessTlsIsOff) {
+  TestCluster t(0, 0);
+  t.network.SetProofOfAccepted(net::PeerProof::kStranger);
+  EXPECT_TRUE(t.Add({.name = "a", .island = "i", .devices = 1}).closed);
+  t.network.SetProofOfAccepted(net::PeerProof::kOpen);
+  EXPECT_EQ(t.Add({.name = "a", .island = "i", .devices = 1}).Count(Command::kWelcome), 1);
+}
+
+// A peer of the workers' address that says nothing, or what it must not.
+class Stranger : public net::Connection::Handler {
+ public:
+  Stranger(TestCluster* t) {
+    t->transport.Connect(t->address, absl::InfiniteDuration(), [this](auto connected) { connection = *std::move(connected); });
+    t->Run();
+    connection->Start(this);
+    t->Run();
+  }
+  void OnFrame(net::Frame) override {}
+  void OnClosed(const absl::Status&) override { closed = true; }
+  std::unique_ptr<net::Connection> connection;
+  bool closed = false;
+};
+
+TEST(ClusterTest, StrangersGetLittleAttentionForAShortTime) {
+  WithTokens tokens;
+  TestCluster t(1, 1, tokens.options());
+  t.network.SetProofOfAccepted(net::PeerProof::kStranger);
+  Stranger silent(&t), loud(&t);
+  loud.connection->Send(std::string((256 << 10) + 1, 'x'));
+  t.Run();
+  EXPECT_TRUE(loud.closed);
+  EXPECT_FALSE(silent.closed);
+  t.timers.Advance(absl::Seconds(7));
+  EXPECT_TRUE(silent.closed);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  for (int i = 0; i < 65; ++i) crowd.push_back(std::make_unique<Stranger>(&t));
+  EXPECT_TRUE(crowd.front()->closed);
+  EXPECT_FALSE(crowd[1]->closed) << "only the oldest goes";
+}
+
+TEST(ClusterTest, AHostsCertificateIsMadeAnewWhileItRuns) {
+  WithTokens tokens;
+  ClusterOptions options = tokens.options();
+  options.heartbeat_limit = absl::Hours(40);
+  TestCluster t(0, 0, options);
+  FakeWorker& host = t.Add({.name = "a", .island = "i", .devices = 1, .public_key = *net::PublicKeyOf(*net::NewKey())});
+  FakeWorker& without = t.Add({.name = "b", .island = "i", .devices = 1});
+  EXPECT_EQ(*net::AuthorityFingerprint(host.welcome.certificate()), tokens.identity().authority());
+  for (int hour = 0; hour < 50; ++hour) t.timers.Advance(absl::Hours(1));
+  ASSERT_EQ(host.Count(Command::kCertificate), 2);
+  EXPECT_EQ(without.Count(Command::kCertificate), 0);
+  std::string renewed;
+  for (const Command& command : host.log) {
+    if (command.has_certificate()) renewed = command.certificate().chain();
+  }
+  EXPECT_EQ(*net::AuthorityFingerprint(renewed), tokens.identity().authority());
+  EXPECT_NE(renewed, host.welcome.certificate());
 }
 
 // Hosts refuse each other without it (worker/transfer/peers.h, PE-1).
-TEST(ClusterTest, WhatHostsShowEachOtherCannotBeToldFromTheTimeWhereThereIsAToken) {
-  const auto joined = [](const std::string& token) {
-    ClusterOptions options;
-    options.join_token = token;
-    TestCluster t(0, 0, options);
-    FakeWorker& a = t.Add({.name = "a", .island = "i", .devices = 1, .token = token});
-    FakeWorker& b = t.Add({.name = "b", .island = "i", .devices = 1, .token = token});
+TEST(ClusterTest, WhatHostsShowEachOtherCannotBeToldFromTheTime) {
+  const auto joined = [] {
+    TestCluster t(0, 0);
+    FakeWorker& a = t.Add({.name = "a", .island = "i", .devices = 1});
+    FakeWorker& b = t.Add({.name = "b", .island = "i", .devices = 1});
     EXPECT_EQ(a.welcome.incarnation(), b.welcome.incarnation());
     return a.welcome.incarnation();
   };
-  const uint64_t open = joined(""), sesame = joined("open sesame"), barley = joined("open barley");
-  EXPECT_EQ(open, joined("")) << "these clocks begin at the same time";
-  EXPECT_NE(sesame, open);
-  EXPECT_NE(barley, open);
-  EXPECT_NE(sesame, barley);
+  EXPECT_NE(joined(), joined()) << "these clocks begin at the same time";
 }
 
 TEST(ClusterTest, ADeadHostPoisonsItsArraysAndNothingElse) {

@@ -4,8 +4,10 @@
 // Invariants:
 //   HL-1  the owner hears OnLinkClosed once, last; also if a frame holds no valid message: then the link closes itself
 //   HL-2  the payload of a frame is split exactly as its messages say, or the link closes
+//   HL-3  until Trust is called, a frame of more than kStrangerBytes closes the link before memory is taken for it
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +23,9 @@
 namespace pw::controller {
 
 using LinkId = uint64_t;
+
+// The largest frame of a peer that has not been let in: a worker's hello, which describes its devices.
+inline constexpr size_t kStrangerBytes = 256 << 10;
 
 class HostLink final : public net::Connection::Handler {
  public:
@@ -40,17 +45,21 @@ class HostLink final : public net::Connection::Handler {
 
   // Begins delivery.
   void Start() { connection_->Start(this); }
-  net::Connection* connection() { return connection_.get(); }
+  net::Connection* connection() const { return connection_.get(); }
+  // The peer is let in: it may send large frames.
+  void Trust() { trusted_.store(true, std::memory_order_release); }
 
  private:
   void OnFrame(net::Frame frame) override;
   void OnClosed(const absl::Status& reason) override;
+  absl::Status Admit(size_t header_bytes, size_t payload_bytes) override;
   void OnBulkWritable() override;
   // Returns for each event its part of the payload. INTERNAL if the sizes do not add up.
   static absl::StatusOr<std::vector<Bytes>> Split(const ::pathways::v1::FromWorker& message, const Bytes& payload);
 
   const LinkId id_;
   const PostToOwner post_;
+  std::atomic<bool> trusted_ = false;
   bool first_frame_ = true;                            // on the transport's threads, which call one at a time
   const std::unique_ptr<net::Connection> connection_;  // last: closed before the rest goes
 };

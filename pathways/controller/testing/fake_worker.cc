@@ -83,6 +83,7 @@ void FakeWorker::Join(net::Transport* transport, const std::string& address) {
     hello.set_island(options_.island);
     hello.set_process_address(options_.process_address);
     hello.set_token(options_.token);
+    hello.set_public_key(options_.public_key);
     hello.set_data_address("tcp:" + options_.name + ":1");
     hello.set_pid(4242);
     hello.set_platform_name(options_.platform);
@@ -171,6 +172,7 @@ bool FakeWorker::HandleLink(const Command& command) {
       return true;
     }
     case Command::kShutdown:
+    case Command::kCertificate:
       return true;
     default:
       return false;

@@ -45,6 +45,7 @@ class FakeWorker : private net::Connection::Handler {
     std::string process_address = {};  // empty: no programs over several hosts
     std::string token = {};
     std::string kind = "fake";  // of the devices
+    std::string public_key = {};  // to be certified
   };
   struct Hub {
     std::map<uint64_t, absl::StatusOr<std::string>> transfers;

@@ -151,6 +151,7 @@ class FakeCluster final : public controller::Cluster {
   void SuspendClient(SessionId session, bool resume, controller::ResultCallback<controller::SuspendReport> done) override;
   void DrainHost(const std::string& host, bool undo, controller::ResultCallback<controller::DrainReport> done) override;
   void GetStatus(controller::ResultCallback<std::string> done) override;
+  void GetStatusFor(const std::string&, controller::ResultCallback<std::string> done) override { GetStatus(std::move(done)); }
   void RecordTrace(absl::Duration duration, size_t max_events,
                    controller::ResultCallback<controller::ClusterTrace> done) override;
 

@@ -37,7 +37,7 @@ namespace pw::worker {
 
 class ClientLanes final : private lanes::LaneEnd::Owner {
  public:
-  static constexpr absl::Duration kGreetingTime = absl::Seconds(10);
+  static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
   static constexpr size_t kMostStrangers = 64;
   static constexpr absl::Duration kKeptWithoutLane = absl::Seconds(60);
 

@@ -382,7 +382,7 @@ TEST(ClientLanesTest, StrangersAreFewAndSoonGone) {
   EXPECT_LE(w.lanes().connections(), ClientLanes::kMostStrangers);
   TestClient client(&w);
   EXPECT_THAT(client.Said(), ElementsAre("welcome"));
-  w.Advance(absl::Seconds(11));
+  w.Advance(absl::Seconds(6));
   EXPECT_EQ(w.lanes().connections(), 1);
 }
 

@@ -205,9 +205,9 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   if (it == outgoing_.end()) return;
   Outgoing& out = *it->second;
   out.connecting = false;
-  if (!connection.ok()) {
-    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ",
-                                                                 connection.status().message())));
+  const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kWorker) : connection.status();
+  if (!status.ok()) {
+    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ", status.message())));
   }
   out.connection = *std::move(connection);
   out.connection->Start(&out);
@@ -314,6 +314,8 @@ void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
 }
 
 void Peers::Accept(std::unique_ptr<net::Connection> connection) {
+  const net::PeerProof proof = connection->proof();
+  if (proof == net::PeerProof::kStranger || proof == net::PeerProof::kController) return;  // destroyed, which closes it
   const uint64_t id = next_incoming_++;
   auto in = std::make_unique<Incoming>(this, id);
   in->connection = std::move(connection);

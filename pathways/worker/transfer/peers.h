@@ -8,7 +8,7 @@
 // ahead of waiting transfers. They are not sent again after a connection breaks; both sides are told that it broke.
 //
 // Invariants:
-//   PE-1  a connection without a hello, or from another controller's lifetime, is refused
+//   PE-1  a connection without a hello, without a worker's certificate where TLS is on, or from another controller's lifetime, is refused
 //   PE-2  every Send is reported once, with OK or the error. OK means that the last chunk has been handed to the connection. If
 //         shared memory was named instead, it means that the peer has opened the memory or the connection has broken
 //   PE-3  a payload that does not match its checksum fails its transfer with DATA_LOSS, and nothing else

@@ -15,6 +15,7 @@ import secrets
 import sys
 
 from pathways._callbacks import callbacks, host_calls
+from pathways._cluster import credentials
 from pathways._jax import virtual_devices
 
 DOORS = ("ifrt", "pjrt")
@@ -100,13 +101,20 @@ def load_device_runtime(library, log):
             os.environ[name] = level
 
 
+def _access(controller):
+    """Returns the plugin's options for what this user's flags to the controller say: {"token_file": ...} or {"tls": "off"}."""
+    words = [str(word) for word in credentials.flags(controller)]
+    return {flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(words[::2], words[1::2])}
+
+
 def connect(where, seconds, callback_socket):
     """Opens a session through the PJRT plugin; returns jax's client. `where`: {"cluster": the controller's address}, or {"local": flags of a cluster
     in this process}. `seconds`: how long a controller may be out of reach. `callback_socket`: where programs' calls of this process's functions are to
     come."""
     token = secrets.token_hex(16)
     options = {**where, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
-               "callback_socket": str(callback_socket), "callback_token": token, "virtual_devices": int(virtual_devices.can_hide())}
+               "callback_socket": str(callback_socket), "callback_token": token, "virtual_devices": int(virtual_devices.can_hide()),
+               **(_access(where["cluster"]) if "cluster" in where else {})}
     client = load().make_c_api_client("pathways", options)
     virtual_devices.hide(client)
     host_calls.CallServer(callback_socket, token, callbacks.registry)

@@ -4,6 +4,7 @@ May import no other room.
 
     binaries.py       finds our executables and device plugins
     command_lines.py  builds the processes' command lines, for every launcher
+    credentials.py    finds the token with which this user goes to a cluster
     addresses.py      parses and compares the processes' addresses
     processes.py      starts child processes, and reports why one ended early
     shape.py          islands x hosts x devices

@@ -6,16 +6,17 @@ The program pathways-controller sends them, as its own command line describes.
 import json
 import subprocess
 
-from pathways._cluster import binaries
+from pathways._cluster import binaries, credentials
 
 
 class StatusError(RuntimeError):
     """The controller did not answer."""
 
 
-def status(address, seconds=10.0, at_workers=False):
-    """Returns the status report of the controller whose clients connect to `address`; `at_workers`: whose workers join there."""
-    return _ask(address, seconds, "--status-at-workers" if at_workers else "--status", address, f"--status-timeout={seconds}s")
+def status(address, seconds=10.0, at_workers=False, access=None):
+    """Returns the status report of the controller whose clients connect to `address`; `at_workers`: whose workers join there.
+    `access`: the flags with which to connect; None: this user's."""
+    return _ask(address, seconds, "--status-at-workers" if at_workers else "--status", address, f"--status-timeout={seconds}s", access=access)
 
 
 def share(address, client, weight=None, priority=None):
@@ -40,11 +41,31 @@ def trace(address, seconds, path):
     return _ask(address, seconds + 60, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}", "--status-timeout=50s")
 
 
-def _ask(address, seconds, *question):
+def create_token(address, user, role, expires, uses):
+    """Makes a token; returns the text of its token file. `expires`: in how many seconds, 0: never. `uses`: of a worker's, 0: any number."""
+    return _say(address, 10.0, "--token-create", address, f"--token-user={user}", f"--token-role={role}", f"--token-expires={expires}s",
+                f"--token-uses={uses}")
+
+
+def list_tokens(address):
+    """Returns [{"id", "user", "role", "created", "expires", "uses"}, ...]; the last two only if there is a limit."""
+    return _ask(address, 10.0, "--token-list", address)
+
+
+def revoke_token(address, token_id):
+    return _ask(address, 10.0, "--token-revoke", address, f"--token-id={token_id}")
+
+
+def _ask(address, seconds, *question, access=None):
+    return json.loads(_say(address, seconds, *question, access=access))
+
+
+def _say(address, seconds, *question, access=None):
+    access = credentials.flags(address) if access is None else access
     try:
-        done = subprocess.run([str(binaries.find("pathways-controller")), *question], capture_output=True, text=True, timeout=seconds + 10, check=False)
+        done = subprocess.run([str(word) for word in (binaries.find("pathways-controller"), *question, *access)], capture_output=True, text=True, timeout=seconds + 10, check=False)
     except subprocess.TimeoutExpired:
         raise StatusError(f"no answer from the controller at {address} within {seconds:.0f} s") from None
     if done.returncode != 0:
         raise StatusError(done.stderr.strip() or f"pathways-controller {question[0]} {address} ended with status {done.returncode}")
-    return json.loads(done.stdout)
+    return done.stdout

@@ -1,11 +1,12 @@
 """Builds the command lines of controllers, agents and workers, for every launcher: this machine, `pathways worker`, Slurm and Ray."""
 
+import dataclasses
 import os
 import pathlib
 import sys
 import tempfile
 
-from pathways._cluster import addresses, binaries
+from pathways._cluster import addresses, binaries, credentials
 
 # The most hosts that one computation may span in a cluster that hosts can join (cpu plugin only; a bound, not a reservation).
 MOST_HOSTS = 8
@@ -56,10 +57,11 @@ def _host_python(named, own_only):
     return [] if named == "off" else ["--host-python", named]
 
 
-def agent(cluster, listen, port_file=None, patience=None):
+def agent(cluster, listen, port_file=None, patience=None, access=None):
     """Returns the agent's command line. `cluster`: the controller's address for clients. `patience`: seconds to wait for the controller when a program
-    connects. The first line of the port file is the address that programs connect to."""
-    args = [binaries.find("pathways-agent"), "--cluster", cluster, "--listen", listen, *_front_door()]
+    connects. `access`: the flags with which it connects to the controller; None: this user's. The first line of the port file is the address that programs connect to."""
+    access = credentials.flags(cluster) if access is None else access
+    args = [binaries.find("pathways-agent"), "--cluster", cluster, "--listen", listen, *access, *_front_door()]
     if patience is not None:
         args.append(f"--patience={patience}s")
     return [*args, "--port-file", port_file] if port_file else args
@@ -92,26 +94,41 @@ def metrics(port, token_file, port_file=None):
     return [f"--listen-metrics=127.0.0.1:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
 
 
-def take_token(path):
-    """Sets the token in `path` for all processes started later: they send it and require it. It goes into the environment, because every user of a
-    machine can read command lines."""
-    if path is None:
-        return
-    token = pathlib.Path(path).read_text().strip()
-    if not token:
-        raise ValueError(f"--token-file: {path} is empty")
-    os.environ["PATHWAYS_TOKEN"] = token
-
-
 def _staged_limit():
     limit = os.environ.get("PATHWAYS_STAGED_LIMIT")
     return [f"--staged-limit={limit}"] if limit else []
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, usage_file=None):
+@dataclasses.dataclass(frozen=True)
+class Security:
+    """How a cluster protects what listens on a network."""
+
+    identity: pathlib.Path | None = None  # the folder of its authority and tokens; None: it listens on Unix sockets only, or TLS is off
+    tokens: pathlib.Path | None = None    # the folder in which the controller keeps token files for this user, for workers and for the agent
+    tls: str = "on"                       # "off": whoever reaches an address does there what he likes, and nothing is encrypted
+
+    def controller_flags(self):
+        if self.tls == "off":
+            return ["--tls", "off"]
+        if self.identity is None:
+            return []
+        return ["--identity", self.identity, *(word for who in ("operator", "worker", "agent") for word in (f"--{who}-token-file", self._token(who)))]
+
+    def _token(self, who):
+        return self.tokens / f"{who}.token"
+
+    def flags(self, who):
+        """Returns the flags with which an operator, a worker or an agent of this user connects to the cluster. By a Unix socket too: it does not ask for a
+        token, but the other processes that the controller names may be on TCP, and are known by the authority that is in the file."""
+        if self.tls == "off":
+            return ["--tls", "off"]
+        return [] if self.identity is None else ["--token-file", self._token(who)]
+
+
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, usage_file=None, security=Security()):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
-            "--expect-hosts", hosts, "--port-file", port_file, *_staged_limit()]
+            "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]
     if spill:
         args.append("--spill")
     if dispatch:
@@ -129,12 +146,12 @@ def _devices(platform, devices):
 
 
 def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None,
-           listen_lanes=None, host_python=None, own_only=False):
+           listen_lanes=None, host_python=None, own_only=False, access=()):
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
-    on which the other workers reach this one. `host_python`, `own_only`: as in _host_python."""
-    args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *_devices(platform, devices),
-            *_client_files(here=addresses.listens_here(controller_address)), *_host_python(host_python, own_only)]
+    on which the other workers reach this one. `host_python`, `own_only`: as in _host_python. `access`: the flags with which it joins."""
+    args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *access,
+            *_devices(platform, devices), *_client_files(here=addresses.listens_here(controller_address)), *_host_python(host_python, own_only)]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:

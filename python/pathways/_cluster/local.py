@@ -10,6 +10,7 @@ import socket
 from pathways._cluster import addresses, admin, command_lines, processes, records, simulated
 from pathways._cluster.shape import Shape
 
+_MOST_PATH = 100  # bytes of a Unix socket's path; the system takes 107
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
 
 
@@ -32,15 +33,16 @@ class Joinable:
 
 class Cluster:
     """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process. `listen`: where clients
-    connect. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
+    connect; None: a Unix socket, for this user. `security`: needed if that, or where workers join, is on a network. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
 
-    def __init__(self, shape, folder, platform=None, listen="127.0.0.1:0", owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
-                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, metrics_port=None,
+    def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
+                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None,
                  hang_limit=None, usage_file=None, host_python=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
-        self.listen = listen
+        self.listen = listen or self._own_socket()
+        self.security = security
         self.listen_proxy = listen_proxy
         self.owned = owned
         self.policy = policy
@@ -91,6 +93,15 @@ class Cluster:
         """Describes the first process that has ended; None if all run."""
         return next((p.failure() for p in self.processes if not p.alive()), None)
 
+    def _own_socket(self):
+        path = f"{self.folder / 'clients.sock'}"
+        return f"unix:{path}" if len(path) <= _MOST_PATH else f"unix:@pathways-{secrets.token_hex(16)}"
+
+    @property
+    def access(self):
+        """The flags with which programs of this user connect to it."""
+        return self.security.flags("operator")
+
     def _log(self, name):
         return self.folder / f"{name}.log"
 
@@ -112,7 +123,7 @@ class Cluster:
     def _start_controller(self):
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
-                                        self.dispatch, self.hang_limit, self.usage_file)
+                                        self.dispatch, self.hang_limit, self.usage_file, self.security)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)
@@ -128,7 +139,7 @@ class Cluster:
     def _start_agent(self):
         """Starts the agent for programs without our package. Returns a function that returns the agent's address once it serves."""
         port_file = self.folder / "agent.port"
-        args = command_lines.agent(self.address, self.listen_proxy, port_file)
+        args = command_lines.agent(self.address, self.listen_proxy, port_file, access=self.security.flags("agent"))
         if self.owned:
             args.append("--exit-with-parent")
         self.processes.append(processes.Process("pathways-agent", args, self._log("agent")))
@@ -166,7 +177,7 @@ class Cluster:
 
     def _start_workers(self):
         if self.simulated is not None:
-            args = simulated.workers(self.workers_address, self.shape, self.simulated)
+            args = [*simulated.workers(self.workers_address, self.shape, self.simulated), *self.security.flags("worker")]
             if self.owned:
                 args.append("--exit-with-parent")
             self.processes.append(processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts"), simulated.environment()))
@@ -177,7 +188,7 @@ class Cluster:
         for number, (island, host) in enumerate(self.shape.placement(), 1):
             args = command_lines.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
                                         self.checksum, self.memory_limit, self._listen_lanes(), self.host_python,
-                                        own_only=self.listen.startswith("unix:"))
+                                        own_only=self.listen.startswith("unix:"), access=self.security.flags("worker"))
             args += ["--exit-with-controller", *self._metrics(host, number)]
             if self.owned:
                 args.append("--exit-with-parent")
@@ -185,7 +196,7 @@ class Cluster:
 
     def _formed(self):
         try:
-            report = admin.status(self.address, seconds=5)
+            report = admin.status(self.address, seconds=5, access=self.access)
         except admin.StatusError:
             return None
         return report if report.get("joined_hosts", 0) >= len(self.shape.placement()) else None

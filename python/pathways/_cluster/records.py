@@ -3,6 +3,7 @@
     clusters/NAME/state.json    address, shape, and the processes: name, pid, start time, log
     clusters/NAME/*.log
     usage/NAME.sqlite           what users have used of it (`pathways usage`)
+    identities/NAME/            the cluster's certificate authority and tokens, which last longer than it
 
 A process is identified by its pid and start time together: after a reboot or a wrap-around, another process may have the pid.
 """
@@ -36,6 +37,14 @@ def usage_file(name):
     """Returns the path of what users have used of a cluster, which lasts longer than it."""
     folder(name)  # checks the name
     return home() / "usage" / f"{name}.sqlite"
+
+
+def identity_folder(name):
+    """Returns the folder of a cluster's authority and tokens, which its controller makes; makes the folder around it."""
+    folder(name)  # checks the name
+    around = home() / "identities"
+    around.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return around / name
 
 
 def start_time(pid):
@@ -76,6 +85,8 @@ class State:
     members: list
     engine: str = "local"  # the launcher of its processes; for launchers other than "local", `handle` identifies the cluster there
     handle: dict = dataclasses.field(default_factory=dict)
+    workers_address: str = ""
+    access: list = dataclasses.field(default_factory=list)  # the flags with which our programs connect to it
 
     @property
     def folder(self):
@@ -87,7 +98,7 @@ class State:
     def save(self):
         path = self.folder / "state.json"
         temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2))
+        temporary.write_text(json.dumps({**dataclasses.asdict(self), "access": [str(word) for word in self.access]}, indent=2))
         temporary.rename(path)
 
     def stop(self):
@@ -133,6 +144,18 @@ def load(name):
     if not state.alive():
         raise NotRunning(f"cluster '{name}' is not running any more; its logs are in {folder(name)}. Start a new one with 'pathways up'")
     return state
+
+
+def all_recorded():
+    """Returns the states of all clusters that this user has started and not stopped; also of some that have ended by themselves."""
+    states = []
+    for path in sorted((home() / "clusters").glob("*/state.json")):
+        try:
+            raw = json.loads(path.read_text())
+            states.append(State(**{**raw, "members": [Member(**m) for m in raw["members"]]}))
+        except (OSError, ValueError, TypeError, KeyError):
+            continue  # stopped meanwhile, or of another version
+    return states
 
 
 def fetch_logs(name, lines):

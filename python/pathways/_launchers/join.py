@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from pathways._cluster import addresses, admin, command_lines, local, records
+from pathways._cluster import addresses, admin, command_lines, credentials, local, records
 
 _PAUSE_SECONDS = 0.2
 
@@ -22,13 +22,13 @@ def _controller(args):
     return address
 
 
-def _find(address, seconds):
+def _find(address, seconds, access):
     """Returns the status report of the controller at `address`; retries for `seconds` while it does not answer."""
     deadline = time.monotonic() + seconds
     said = False
     while True:
         try:
-            return admin.status(address, seconds=10, at_workers=address.startswith(("tcp:", "unix:")))
+            return admin.status(address, seconds=10, at_workers=address.startswith(("tcp:", "unix:")), access=access)
         except admin.StatusError as error:
             if time.monotonic() >= deadline:
                 raise admin.StatusError(
@@ -54,6 +54,11 @@ def workers_address(address, report):
     return addresses.reachable(workers, asked)
 
 
+def _join_access(asked, where, token_file):
+    """Returns the flags with which the worker joins at `where`: those with which we have asked the controller, unless it is a Unix socket."""
+    return [] if where.startswith("unix:") else credentials.flags(asked, token_file) or credentials.flags(where, token_file)
+
+
 def host_name(wanted, report):
     """Returns a host name that is unique in the cluster: two workers of one machine would share the machine's name."""
     if wanted:
@@ -70,13 +75,13 @@ def worker(args):
     if args.devices is not None and not 1 <= args.devices <= 1024:
         raise ValueError(f"--devices wants 1 to 1024, not {args.devices}")
     address = _controller(args)
-    report = _find(address, args.wait)
+    report = _find(address, args.wait, credentials.flags(address, args.token_file))
     where = workers_address(address, report)
     platform = args.platform or report.get("platform") or command_lines.default_platform()
     host = host_name(args.host, report)
     command = command_lines.worker(where, host, args.island, platform, args.devices or local.default_shape().devices, advertise=args.advertise,
                                    checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes,
-                                   host_python=args.host_python)
+                                   host_python=args.host_python, access=_join_access(address, where, args.token_file))
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.metrics_port is not None and args.metrics_token_file is None:
@@ -97,8 +102,9 @@ def worker(args):
 def agent(args):
     address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
     addresses.split(args.listen, "--listen")
-    _find(address, args.wait)
-    command = [str(word) for word in command_lines.agent(address, args.listen, args.port_file)]
+    access = credentials.flags(address, args.token_file)
+    _find(address, args.wait, access)
+    command = [str(word) for word in command_lines.agent(address, args.listen, args.port_file, access=access)]
     fields = {"event": "starting", "controller": address, "listen": args.listen, "pid": os.getpid()}
     print(json.dumps(fields) if args.json else f"The agent of the cluster at {address}; Ctrl-C ends it, and the sessions of its programs.", flush=True)
     os.execv(command[0], command)  # the agent takes over this process: its output, signals and exit status

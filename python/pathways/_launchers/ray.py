@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 
-from pathways._cluster import addresses, admin, command_lines, local, processes
+from pathways._cluster import addresses, admin, command_lines, credentials, local, processes
 from pathways._commands import cluster_commands
 from pathways._launchers import ray_actors
 
@@ -114,7 +114,7 @@ class RayCluster:
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit, "spill": self._args.spill,
                 "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
-                "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
+                "tls": self._args.tls, "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 
     def _start_actors(self, ray, group):
@@ -134,19 +134,29 @@ class RayCluster:
 
         controller = start(ray_actors.Controller, _CONTROLLER, order[0], {"num_cpus": 0})
         self.address, self.workers_address = ray.get(controller.ports.remote(), timeout=self._args.wait)
+        _keep_token(ray, controller, self._token_file)
         resources = {"num_cpus": self.bundle["CPU"], "num_gpus": self.bundle.get("GPU", 0),
                      "resources": {name: amount for name, amount in self.bundle.items() if name not in ("CPU", "GPU")}}
         most_hosts = max(len(order) + 2, command_lines.MOST_HOSTS)
         for bundle, (island, host) in zip(order, self.shape.placement()):
             start(ray_actors.Worker, host, bundle, resources, controller, island, host, most_hosts)
-        if self._args.listen_proxy != "none":
+        if self._args.listen_proxy not in (None, "none"):
             agent = start(ray_actors.Agent, _AGENT, order[0], {"num_cpus": 0}, controller)
             self.proxy_address = ray.get(agent.address.remote(), timeout=self._args.wait)
         self._wait_formed(ray)
 
+    @property
+    def _token_file(self):
+        return None if self._args.tls == "off" else self.folder / "operator.token"
+
+    @property
+    def access(self):
+        """The flags with which programs of this user connect to it."""
+        return ["--tls", "off"] if self._args.tls == "off" else ["--token-file", self._token_file]
+
     def _wait_formed(self, ray):
         deadline = time.monotonic() + local.START_SECONDS
-        while (report := _report(self.address)) is None or report["state"] != "formed":
+        while (report := _report(self.address, self.access)) is None or report["state"] != "formed":
             if time.monotonic() > deadline:
                 logs = _logs(ray, self._names, 15)
                 raise processes.StartError(f"the hosts did not join within {local.START_SECONDS:.0f} s\n" + "\n".join(
@@ -159,26 +169,36 @@ class RayCluster:
 
     def failure(self):
         """Returns an error text if the controller's actor is gone, else None. Ray restarts actors that fail, so someone must have ended it."""
-        if _report(self.address) is not None:
+        if _report(self.address, self.access) is not None:
             return None
-        return None if _find_address(self.handle) else f"the actors of '{self.namespace}' have ended, but 'pathways down' was not called: 'ray list actors' may say why"
+        return None if _find_address(self.handle, self.access) else f"the actors of '{self.namespace}' have ended, but 'pathways down' was not called: 'ray list actors' may say why"
 
     def stop(self):
         _end(self.handle)
 
 
-def _report(address):
+def _keep_token(ray, controller, path):
+    """Fetches this user's token file from the controller's node."""
+    if path is not None:
+        credentials.write(path, ray.get(controller.token_file.remote("operator"), timeout=local.START_SECONDS))
+
+
+def _report(address, access):
     try:
-        return admin.status(address, seconds=5)
+        return admin.status(address, seconds=5, access=access)
     except admin.StatusError:
         return None
 
 
-def _find_address(handle):
-    """Returns the clients' current address; None if the controller's actor is gone."""
+def _find_address(handle, access):
+    """Returns the clients' current address; None if the controller's actor is gone. A controller on another node has another authority and other tokens:
+    fetches this user's into the file that `access` names."""
     ray = _connect(handle["ray"], handle["namespace"])
     try:
-        return ray.get(ray.get_actor(_CONTROLLER).ports.remote(), timeout=local.START_SECONDS)[0]
+        controller = ray.get_actor(_CONTROLLER)
+        address = ray.get(controller.ports.remote(), timeout=local.START_SECONDS)[0]
+        _keep_token(ray, controller, access[1] if access[0] == "--token-file" else None)
+        return address
     except (ValueError, ray.exceptions.RayError):
         return None
     finally:
@@ -226,10 +246,10 @@ def launch(args, folder):
 
 def alive(state):
     """Whether the cluster runs. Saves its new address after a restart on another node."""
-    if _report(state.address) is not None:
+    if _report(state.address, state.access) is not None:
         return True
     try:
-        address = _find_address(state.handle)
+        address = _find_address(state.handle, state.access)
     except processes.StartError:
         return False  # the Ray cluster has ended, and our actors with it
     if address is not None and address != state.address:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-from pathways._cluster import addresses, command_lines, processes
+from pathways._cluster import addresses, command_lines, credentials, processes
 from pathways._cluster.local import START_SECONDS
 
 _PAUSE_SECONDS = 0.5
@@ -75,14 +75,19 @@ class Controller(_Actor):
         listen, listen_workers = addresses.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
         port_file.unlink(missing_ok=True)
         args = command_lines.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
-                                        spec["dispatch"], spec["hang_limit"])
+                                        spec["dispatch"], spec["hang_limit"], _security(spec))
         self._start("pathways-controller", args, spec, folder / "controller.log")
         ports = self._wait(lambda: addresses.read_ports(port_file), "the controller did not start")
+        self._folder, self._tls = folder, spec["tls"]
         self._ports = tuple(addresses.reachable(port, address) for port in ports)
 
     def ports(self):
         """Returns (the clients' address, the workers' address)."""
         return self._ports
+
+    def token_file(self, who):
+        """Returns the text of a token file. The answer of an actor's method goes from process to process, and is kept nowhere else."""
+        return None if self._tls == "off" else (self._folder / f"{who}.token").read_text()
 
 
 def _ports(controller):
@@ -97,11 +102,28 @@ def _ports(controller):
             time.sleep(_PAUSE_SECONDS)
 
 
+def _security(spec):
+    return command_lines.Security(tls="off") if spec["tls"] == "off" else command_lines.Security(_folder(spec) / "identity", _folder(spec))
+
+
+def _access(spec, controller, who, name):
+    """Fetches the token file for this actor's child, into a file of this node; returns the flags that name it."""
+    import ray
+
+    text = ray.get(controller.token_file.remote(who))
+    if text is None:
+        return ["--tls", "off"]
+    path = _folder(spec) / f"{name}.of-{who}.token"
+    credentials.write(path, text)
+    return ["--token-file", path]
+
+
 class Worker(_Actor):
     def __init__(self, spec, controller, island, host, most_hosts):
         address, folder = self._here(spec), _folder(spec)
         _, workers = _ports(controller)
-        args = command_lines.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"])
+        args = command_lines.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"],
+                                    access=_access(spec, controller, "worker", host))
         self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
 
 
@@ -114,7 +136,7 @@ class Agent(_Actor):
         port_file = folder / "agent.port"
         listen = processes.read_port_file(port_file) or spec["listen_proxy"] or f"{address}:0"  # after a restart on this node, as before
         port_file.unlink(missing_ok=True)
-        self._start("pathways-agent", command_lines.agent(clients, listen, port_file), spec, folder / "agent.log")
+        self._start("pathways-agent", command_lines.agent(clients, listen, port_file, access=_access(spec, controller, "agent", "agent")), spec, folder / "agent.log")
         self._address = addresses.reachable(self._wait(lambda: processes.read_port_file(port_file), "the agent did not start"), address)
 
     def address(self):

@@ -83,6 +83,11 @@ class SlurmCluster:
         return {"job": self.job, "step": self._step, "submitted": self.submitted}
 
     @property
+    def access(self):
+        """The flags with which programs of this user connect to it."""
+        return ["--tls", "off"] if self._args.tls == "off" else ["--token-file", self.folder / "operator.token"]
+
+    @property
     def members(self):
         return [] if self._srun is None else [records.Member("srun", self._srun.pid, records.start_time(self._srun.pid), str(self._srun.log))]
 
@@ -90,7 +95,7 @@ class SlurmCluster:
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
                 "memory_limit": args.memory_limit, "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit, "listen": args.listen or "0.0.0.0:0",
-                "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy, args.listen or "0.0.0.0:0")}
+                "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy or "none", ""), "tls": args.tls}
         (self.folder / "spec.json").write_text(json.dumps(spec))
         try:
             if self.submitted:
@@ -154,7 +159,7 @@ class SlurmCluster:
 
     def _formed(self):
         try:
-            return admin.status(self.address, seconds=5).get("state") == "formed"
+            return admin.status(self.address, seconds=5, access=self.access).get("state") == "formed"
         except admin.StatusError:
             return False
 

@@ -34,11 +34,16 @@ def node_address(name):
     return found.group(1) if found else name
 
 
+def _security(folder, spec):
+    """The folder is private to the user, and shared by the nodes: they read the worker's token file there."""
+    return command_lines.Security(tls="off") if spec["tls"] == "off" else command_lines.Security(folder / "identity", folder)
+
+
 def _start_controller(folder, spec, shape, address):
     """Returns the controller, and its addresses for clients and workers as other nodes reach them."""
     port_file = folder / "controller.port"
     args = command_lines.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
-                                    spec["spill"], spec["dispatch"], spec["hang_limit"])
+                                    spec["spill"], spec["dispatch"], spec["hang_limit"], _security(folder, spec))
     process = processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
     ports = processes.wait_for(lambda: addresses.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
     return process, *(addresses.reachable(port, address) for port in ports)
@@ -47,7 +52,8 @@ def _start_controller(folder, spec, shape, address):
 def _start_agent(folder, spec, controller):
     """Starts the agent for programs without our package; again at the same address if it ran before."""
     port_file = folder / "agent.port"
-    args = command_lines.agent(controller, processes.read_port_file(port_file) or spec["listen_proxy"], port_file)
+    args = command_lines.agent(controller, processes.read_port_file(port_file) or spec["listen_proxy"], port_file,
+                               access=_security(folder, spec).flags("agent"))
     return processes.Process("pathways-agent", [*args, "--exit-with-parent"], folder / "agent.log")
 
 
@@ -132,7 +138,8 @@ def main(argv):
 
     def start_worker():
         args = command_lines.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
-                                    max(len(shape.placement()) + 2, command_lines.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"])
+                                    max(len(shape.placement()) + 2, command_lines.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"],
+                                    access=_security(folder, spec).flags("worker"))
         return processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
     return supervise(start_worker, controller, agent)

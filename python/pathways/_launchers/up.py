@@ -1,9 +1,10 @@
 """`pathways up` and `pathways down`."""
 
 import signal
+import sys
 import time
 
-from pathways._cluster import addresses, local, processes, records, simulated
+from pathways._cluster import addresses, command_lines, local, processes, records, simulated
 from pathways._commands import cluster_commands
 
 
@@ -23,9 +24,33 @@ def up(args):
     if args.foreground:
         signal.signal(signal.SIGTERM, _interrupt)  # before a user can see the cluster and stop it
     cluster = _start_here(args) if args.on == "local" else _start_on(args)
-    state = records.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle)
+    state = records.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle,
+                          cluster.workers_address, cluster.access)
     state.save()
     return _stay(args, cluster, state) if args.foreground else _announce(args, cluster)
+
+
+def _security(args):
+    if args.tls == "off":
+        _shout(args.listen or "127.0.0.1")
+        return command_lines.Security(tls="off")
+    identity = records.identity_folder(args.name)
+    return command_lines.Security(identity, identity)
+
+
+def _shout(address):
+    print(f"pathways up: TLS IS OFF: whoever reaches {address} can read, change and stop everything. Leave out --tls off, unless nobody else can reach it",
+          file=sys.stderr, flush=True)
+
+
+def _listen_proxy(args):
+    """Returns where the agent for programs without our package listens. Stock jax proves nothing and does not encrypt, so by default only programs of
+    this machine reach it."""
+    where = addresses.listen_proxy(args.listen_proxy, "127.0.0.1:0")
+    if where is not None and not addresses.listens_here(where):
+        print(f"pathways up: whoever reaches {where} (--listen-proxy) may compute on this cluster, as the user 'agent', and is not encrypted: stock jax has "
+              "no tokens", file=sys.stderr, flush=True)
+    return where
 
 
 def _start_here(args):
@@ -42,7 +67,7 @@ def _start_here(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
-                         listen_proxy=addresses.listen_proxy(args.listen_proxy, listen), metrics_port=_metrics_port(args),
+                         listen_proxy=_listen_proxy(args), security=_security(args), metrics_port=_metrics_port(args),
                          hang_limit=_hang_limit(args), usage_file=_usage_file(args), host_python=args.host_python).start()
 
 
@@ -54,7 +79,7 @@ def _start_simulated(args):
     joinable = local.Joinable(True, args.listen_workers, args.advertise)
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
-                         policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=addresses.listen_proxy(args.listen_proxy, listen),
+                         policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_listen_proxy(args), security=_security(args),
                          metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), usage_file=_usage_file(args),
                          simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 

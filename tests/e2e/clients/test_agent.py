@@ -1,6 +1,7 @@
 """Tests agents, the IFRT proxy servers of clusters. The package starts one for each program, `pathways up` one beside the controller for programs
 without our package, and a user others of this kind."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -97,7 +98,7 @@ def test_a_cluster_s_agent_listens_where_it_is_told_or_not_at_all(tmp_path):
     assert done.returncode == 2 and "--listen-proxy wants HOST:PORT" in done.stderr
 
 
-def test_a_program_finds_its_cluster_without_asking_in_another_process(run_script, cluster):
+def test_a_program_finds_its_cluster_without_asking_in_another_process(run_script, pathways, cluster):
     """The agent is the only process that a program on a cluster starts."""
     done = run_script("""
 import subprocess
@@ -105,7 +106,7 @@ import jax
 started, popen = [], subprocess.Popen
 subprocess.Popen = lambda args, **kwargs: (started.append(str(args[0]).rpartition("/")[2]), popen(args, **kwargs))[1]
 print(jax.device_count(), started)
-""", PATHWAYS_ADDRESS=cluster["address"])
+""", PATHWAYS_ADDRESS=cluster["address"], PATHWAYS_HOME=pathways.env["PATHWAYS_HOME"])
     assert (done.returncode, done.stdout) == (0, "4 ['pathways-agent']\n"), done.stderr
 
 
@@ -114,9 +115,11 @@ def test_the_controller_has_no_grpc():
     assert b"grpc" not in binaries.find("pathways-controller").read_bytes().lower()
 
 
-def test_an_address_of_something_else_is_no_controller(run_script, cluster):
-    done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS=cluster["proxy_address"], PATHWAYS_CONNECT_TIMEOUT="2")
-    assert done.returncode == 1 and cluster["proxy_address"] in done.stderr and "is it a controller?" in done.stderr, done.stderr
+def test_an_address_of_something_else_is_no_controller(run_script, pathways, cluster):
+    token = os.path.join(pathways.env["PATHWAYS_HOME"], "identities", "default", "operator.token")
+    for env, why in ((dict(PATHWAYS_TOKEN_FILE=token), "does not speak TLS"), (dict(PATHWAYS_TLS="off"), "is it a controller?")):
+        done = run_script("import jax\njax.devices()\n", PATHWAYS_ADDRESS=cluster["proxy_address"], PATHWAYS_CONNECT_TIMEOUT="2", **env)
+        assert done.returncode == 1 and cluster["proxy_address"] in done.stderr and why in done.stderr, done.stderr
 
 
 def test_the_agent_of_a_program_ends_with_it(run_script, tmp_path):

@@ -480,7 +480,7 @@ def test_both_doors_tell_the_same_of_devices(tmp_path):
             """
         said = {}
         for door in ("ifrt", "pjrt"):
-            env = clean_environment(PATHWAYS_DOOR=door, PATHWAYS_ADDRESS=address)
+            env = clean_environment(PATHWAYS_DOOR=door, PATHWAYS_ADDRESS=address, PATHWAYS_HOME=str(tmp_path))
             done = subprocess.run([sys.executable, "-c", PRELUDE + textwrap.dedent(code)], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
             assert done.returncode == 0, done.stderr
             said[door] = json.loads(done.stdout)

@@ -86,24 +86,30 @@ def network():
     network.stop()
 
 
+def token_file(folder, who):
+    """Returns a token file that the controller keeps for its user; users of other machines would have got theirs from him."""
+    return str(folder / "home" / "identities" / "default" / f"{who}.token")
+
+
 @pytest.fixture(scope="module")
 def program(network, tmp_path_factory, request):
     """Starts a client on this machine; the cluster's hosts are in the namespaces."""
     folder = tmp_path_factory.mktemp("two-networks")
     command = CommandLine(folder / "home")
-    up = command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1")
+    up = command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--listen-proxy", "0.0.0.0:0", "--advertise", "127.0.0.1")
     request.addfinalizer(lambda: command("down", check=False))  # also if the setup below fails
     port = up["address"].rpartition(":")[2]
     workers, logs = [], [folder / f"{name}.log" for name in "ab"]
     for name, island, head, address, log in zip("ab", network.islands, network.heads, network.addresses, logs):
-        words = ["worker", "--join", f"{head}:{port}", "--island", name, "--host", name, "--devices", "2", "--advertise", address, "--wait", str(WAIT_SECONDS)]
+        words = ["worker", "--join", f"{head}:{port}", "--island", name, "--host", name, "--devices", "2", "--advertise", address, "--wait", str(WAIT_SECONDS),
+                 "--token-file", token_file(folder, "worker")]
         workers.append(command.start(*words, log=log, enter=island.enter))
     deadline = time.monotonic() + WAIT_SECONDS
     while command("status")["state"] != "formed":
         assert time.monotonic() < deadline, [log.read_text() for log in logs]
         time.sleep(0.05)
     client = command.program(up["address"], PROGRAM)
-    client.command, client.up = command, up
+    client.command, client.up, client.token_file = command, up, token_file(folder, "operator")
     assert client.stdout.readline() == '"ready"\n', client.communicate()[1] + "".join(log.read_text() for log in logs)
     yield client
     client.stdin.close()
@@ -200,7 +206,7 @@ def run_on(network, i, program, **env):
 def test_a_program_on_another_machine_exchanges_arrays_with_the_hosts(network, program):
     before = received(program)
     port = program.up["address"].rpartition(":")[2]
-    run_on(network, 0, program, PATHWAYS_ADDRESS=f"{network.heads[0]}:{port}")
+    run_on(network, 0, program, PATHWAYS_ADDRESS=f"{network.heads[0]}:{port}", PATHWAYS_TOKEN_FILE=program.token_file)
     assert received(program) - before < 100000
 
 

@@ -143,23 +143,26 @@ def test_bad_arguments_are_named(command, words):
     assert done.returncode == 2 and words[0] in done.stderr and words[1] in done.stderr
 
 
-def test_without_the_cluster_s_token_nobody_joins(command, tmp_path):
-    right, wrong = tmp_path / "right", tmp_path / "wrong"
-    right.write_text("open sesame\n")
-    wrong.write_text("open barley\n")
-    up = command("up", "--no-workers", "--listen-workers", "127.0.0.1:0", "--token-file", str(right))
-    join = ("worker", "--join", up["address"], "--devices", "1", "--host", "stranger")
-    for words, what in (((), "has no token"), (("--token-file", str(wrong)), "has another token")):
-        log = tmp_path / "stranger.log"
-        assert end(command.start(*join, *words, log=log)) == 1
-        assert "PATHWAYS_TOKEN" in log.read_text() and what in log.read_text()
-        assert what in command("logs", check=False).stdout  # and the controller logs the refused worker
-        said = command("logs", check=False).stdout + log.read_text()
-        assert "sesame" not in said and "barley" not in said, "no log has a secret"
-    assert command("status")["joined_hosts"] == 0
-    friend = command.start(*join, "--token-file", str(right), log=tmp_path / "friend.log")
+def test_without_a_join_token_nobody_joins(command, tmp_path):
+    up = command("up", "--no-workers", "--listen-workers", "127.0.0.1:0")
+    stranger = CommandLine(tmp_path / "stranger")
+    join = ("worker", "--join", up["address"], "--devices", "1", "--host", "stranger", "--wait", "0")
+    log = tmp_path / "stranger.log"
+    assert end(stranger.start(*join, log=log)) == 1
+    assert "there is no token for it" in log.read_text() and "pathways login" in log.read_text()
+    command("token", "create", "--user", "ada", "--output", str(tmp_path / "ada"))
+    assert end(stranger.start(*join, "--token-file", str(tmp_path / "ada"), log=log)) == 1
+    assert "that of a user, not of a worker" in log.read_text()
+    command("token", "create", "--user", "rack1", "--role", "worker", "--uses", "1", "--output", str(tmp_path / "rack1"))
+    friend = stranger.start(*join, "--token-file", str(tmp_path / "rack1"), log=tmp_path / "friend.log")
     wait_for_hosts(command, 1)
     assert command.run(up["address"], ALL) == "1\n"
+    assert end(stranger.start(*join, "--token-file", str(tmp_path / "rack1"), log=log)) == 1
+    assert "all uses of the join token" in log.read_text()
+    secret = (tmp_path / "rack1").read_text().rpartition("-")[2].strip()
+    said = command("logs", check=False).stdout + log.read_text() + (tmp_path / "friend.log").read_text()
+    assert secret not in said, "no log has a secret"
+    assert command("status")["joined_hosts"] == 1
     assert end(friend, signal.SIGTERM) == 0
     missing = command("worker", "--join", up["address"], "--token-file", str(tmp_path / "none"), check=False)
-    assert missing.returncode == 1 and "none" in missing.stderr
+    assert missing.returncode == 2 and "none" in missing.stderr

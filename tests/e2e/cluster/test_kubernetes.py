@@ -50,10 +50,24 @@ def test_its_parts_name_each_other(manifest):
     assert hosts[hosts.index("--hosts") + 1] == str(manifest["StatefulSet", "pathways-island0"]["spec"]["replicas"])
 
 
-def test_who_joins_has_the_secret_that_the_controller_wants(manifest):
-    tokens = [[one for one in container(manifest, *which)["env"] if one["name"] == "PATHWAYS_TOKEN"]
-              for which in (("Deployment", "pathways-controller"), ("StatefulSet", "pathways-island0"))]
-    assert tokens[0] == tokens[1] and tokens[0][0]["valueFrom"]["secretKeyRef"]["optional"]
+def test_secrets_are_files_that_only_their_owner_reads(manifest):
+    controller = manifest["Deployment", "pathways-controller"]["spec"]["template"]["spec"]
+    worker = manifest["StatefulSet", "pathways-island0"]["spec"]["template"]["spec"]
+    for template, secret in ((controller, "pathways-identity"), (worker, "pathways-worker")):
+        (found,) = [volume["secret"] for volume in template["volumes"] if "secret" in volume]
+        assert found == {"secretName": secret, "defaultMode": 0o400}
+    (mount,) = worker["containers"][0]["volumeMounts"]
+    args = worker["containers"][0]["args"]
+    assert args[args.index("--token-file") + 1] == f"{mount['mountPath']}/worker.token"
+    assert not any("secretKeyRef" in str(one) for template in (controller, worker) for one in template["containers"][0]["env"])
+
+
+def identity(home):
+    """Makes the secrets' contents as docs/deploy.md says, in the place to which the manifest copies them; returns the worker's token file."""
+    command = CommandLine(home)
+    command("up", "--no-workers", "--listen-proxy", "none")
+    command("down")
+    return home / "identities" / "default" / "worker.token"
 
 
 def here(words, replaced):
@@ -65,8 +79,9 @@ def here(words, replaced):
 
 def test_its_commands_make_a_cluster(manifest, tmp_path):
     first, *up = here(container(manifest, "Deployment", "pathways-controller")["args"],
-                      {"8470": "0", "8471": "0", "8473": "0", "pathways-controller": "127.0.0.1"})
+                      {"8470": "0", "8471": "0", "pathways-controller": "127.0.0.1"})
     up[up.index("--hosts") + 1] = str(HOSTS)
+    token = identity(tmp_path / "home")
     command = CommandLine(tmp_path / "home")
     started = [command.start(*up, log=tmp_path / "up.log")]
     deadline = time.monotonic() + WAIT_SECONDS
@@ -81,7 +96,8 @@ def test_its_commands_make_a_cluster(manifest, tmp_path):
         address = wait_for(lambda: re.search(r"is up at (127\.0\.0\.1:\d+)", (tmp_path / "up.log").read_text())).group(1)
         for i in range(HOSTS):
             worker = here(container(manifest, "StatefulSet", "pathways-island0")["args"],
-                          {"pathways-controller:8470": address, "8472": "0", "8474": "0", "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"})
+                          {"pathways-controller:8470": address, "8472": "0", "8474": "0", "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1",
+                           "/token/worker.token": str(token)})
             assert first == worker.pop(0) == "pathways"
             started.append(command.start(*worker, log=tmp_path / f"{i}.log"))
         report = wait_for(lambda: (found := command("status", "--address", address))["state"] == "formed" and found)

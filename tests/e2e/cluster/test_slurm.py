@@ -59,7 +59,8 @@ def wait_for_hosts(command, names):
 
 
 def test_a_job_of_its_own(slurm, command):
-    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2", "--memory-limit", "1000000000", "--spill")
+    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2", "--memory-limit", "1000000000", "--spill", "--listen-proxy",
+                 "0.0.0.0:0")
     assert (up["islands"], up["hosts_per_island"], up["devices"]) == (2, 2, 8)
     (job,) = slurm.jobs()
     assert slurm.ask("squeue", "-h", "-j", job, "-o", "%D %b %j") == "4 gres:accel:2 pathways-default"

@@ -96,7 +96,7 @@ class World:
         self.clients, self.gone, self.workers, self.stopped = [], [], {}, {}
         self.serial = 0
         self.story = [f"seed {SEED}"]  # the events so far; part of every failure message
-        self.controller = self._start("pathways-controller", "--listen-workers", f"unix:{folder}/w", "--expect-hosts", 1 + VICTIMS, "--port-file",
+        self.controller = self._start("pathways-controller", "--listen-clients", f"unix:{folder}/c", "--listen-workers", f"unix:{folder}/w", "--expect-hosts", 1 + VICTIMS, "--port-file",
                                       folder / "port", "--own-workers", "--heartbeat-limit", f"{LIMIT_SECONDS}s", name="controller")
         self.wait("the controller to listen", (folder / "port").exists)
         self.address = (folder / "port").read_text().split()[0]

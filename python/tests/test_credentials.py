@@ -1,0 +1,85 @@
+"""Finding, writing and reading token files."""
+
+import os
+
+import pytest
+
+from pathways._cluster import command_lines, credentials, records
+from pathways._commands import tokens
+
+ADDRESS = "head:8470"
+
+
+@pytest.fixture(autouse=True)
+def homes(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path / "pathways"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("PATHWAYS_TOKEN_FILE", "PATHWAYS_TLS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def up(access, name="default"):
+    records.fresh_folder(name)
+    records.State(name, ADDRESS, "1x1x1", "cpu", [], workers_address="tcp:head:8471", access=access).save()
+
+
+def test_nothing_is_known_of_a_cluster_that_nobody_named():
+    assert credentials.flags(ADDRESS) == []
+
+
+def test_a_socket_of_this_machine_needs_no_token(monkeypatch):
+    monkeypatch.setenv("PATHWAYS_TOKEN_FILE", "mine")
+    monkeypatch.setenv("PATHWAYS_TLS", "off")
+    assert credentials.flags("unix:/tmp/clients.sock", "given") == []
+
+
+def test_a_socket_of_a_cluster_that_is_up_comes_with_its_authority(tmp_path):
+    records.fresh_folder("default")
+    records.State("default", "unix:/tmp/clients.sock", "1x1x1", "cpu", [], access=["--token-file", tmp_path / "operator.token"]).save()
+    assert credentials.flags("unix:/tmp/clients.sock") == ["--token-file", str(tmp_path / "operator.token")]
+    assert credentials.flags("unix:/tmp/other.sock") == []
+
+
+def test_the_nearest_token_file_is_taken(monkeypatch, tmp_path):
+    up(["--token-file", tmp_path / "operator.token"])
+    assert credentials.flags(ADDRESS) == ["--token-file", str(tmp_path / "operator.token")]
+    assert credentials.flags("tcp:head:8471") == ["--token-file", str(tmp_path / "operator.token")], "where workers join"
+    assert credentials.flags("other:8470") == []
+    credentials.write(credentials.stored(ADDRESS), "stored")
+    assert credentials.flags("tcp:" + ADDRESS) == ["--token-file", credentials.stored(ADDRESS)]
+    monkeypatch.setenv("PATHWAYS_TOKEN_FILE", "named")
+    assert credentials.flags(ADDRESS) == ["--token-file", "named"]
+    assert credentials.flags(ADDRESS, "given") == ["--token-file", "given"]
+    monkeypatch.setenv("PATHWAYS_TLS", "off")
+    assert credentials.flags(ADDRESS, "given") == ["--tls", "off"]
+
+
+def test_token_files_are_private(tmp_path):
+    path = tmp_path / "folder" / "token"
+    credentials.write(path, "one")
+    credentials.write(path, "two")
+    assert path.read_text() == "two" and path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
+    os.chmod(path.parent, 0o777)
+    with pytest.raises(PermissionError, match="chmod 700"):
+        credentials.write(path, "three")
+
+
+@pytest.mark.parametrize("text", ["", "pw-secret", "address a:1\ntoken pw-secret", "authority sha256:00"])
+def test_what_is_no_token_file_is_refused_without_quoting_it(text):
+    with pytest.raises(ValueError) as error:
+        credentials.fields(text)
+    assert "secret" not in str(error.value)
+
+
+def test_times_are_written_as_people_write_them():
+    assert [tokens.seconds(text) for text in ("90s", "12h", "30d", "never")] == [90, 43200, 2592000, 0]
+    for text in ("", "0d", "30", "1w", "-1d"):
+        with pytest.raises(ValueError, match="--expires"):
+            tokens.seconds(text)
+
+
+def test_a_cluster_on_a_network_has_an_identity_or_says_that_tls_is_off(tmp_path):
+    safe, off, local = command_lines.Security(tmp_path / "identity", tmp_path), command_lines.Security(tls="off"), command_lines.Security()
+    assert "--identity" in safe.controller_flags() and off.controller_flags() == ["--tls", "off"] and local.controller_flags() == []
+    assert safe.flags("worker") == ["--token-file", tmp_path / "worker.token"]
+    assert local.flags("worker") == [] and off.flags("agent") == ["--tls", "off"]
