@@ -216,7 +216,7 @@ worker::Environment DeviceHost::ForWorker() {
   worker.compile_pool = &compile_pool_;
   worker.copy_pool = &copy_pool_;
   worker.disk = &disk_;
-  worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory);
+  worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory, options_.users_directory);
   worker.compile_cache = std::make_shared<worker::CompileCache>(
       options_.compile_cache, options_.compile_cache_bytes, worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
   worker.transport = environment_.transport;

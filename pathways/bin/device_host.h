@@ -42,6 +42,7 @@ struct DeviceHostOptions {
   bool shared_memory = true;
   std::string host_python;
   std::string persistence_directory;
+  std::string users_directory;
   std::string object_directory;
   // Place: the addresses and names of this host and of its controller.
   std::string controller;

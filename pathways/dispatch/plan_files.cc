@@ -64,6 +64,7 @@ std::vector<HostId> PlanSave(const resource::Topology& topology, const FileCall&
     tiles.set_session(call.session.v);
     tiles.set_save(save);
     tiles.set_location(*call.location);
+    tiles.set_user(*call.user);
     *tiles.mutable_stored() = DescribeStored(*call.name, *call.spec);
     tiles.set_array(call.array.v);
     tiles.set_host(topology.Describe(*topology.FindHost(host)));
@@ -86,6 +87,7 @@ void PlanLoad(const resource::Topology& topology, const FileCall& call, NameOp n
     load.set_op(name_op(host).v);
     load.set_session(call.session.v);
     load.set_location(*call.location);
+    load.set_user(*call.user);
     *load.mutable_stored() = DescribeStored(*call.name, *call.spec);
     load.mutable_stored()->clear_chunks();
     load.set_array(call.array.v);

@@ -21,6 +21,7 @@ struct FileCall {
   const buffers::ArraySpec* spec;
   const std::string* location;
   const std::string* name;  // of the array, below the location
+  const std::string* user;  // the client's
 };
 
 // Returns the description of an array that is saved in the tiles of its sharding.

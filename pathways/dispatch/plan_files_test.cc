@@ -17,8 +17,9 @@ using ::testing::ElementsAre;
 
 const std::string kLocation = "/checkpoint";
 const std::string kName = "x";
+const std::string kUser = "ada";
 
-FileCall Call(const buffers::ArraySpec& spec) { return {SessionId(1), ArrayId(5), &spec, &kLocation, &kName}; }
+FileCall Call(const buffers::ArraySpec& spec) { return {SessionId(1), ArrayId(5), &spec, &kLocation, &kName, &kUser}; }
 
 std::map<HostId, std::vector<Command>> Save(const resource::Topology& topology, const buffers::ArraySpec& spec, WriteLoad* load) {
   Recorder recorder(topology);

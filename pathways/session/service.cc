@@ -176,7 +176,7 @@ absl::StatusOr<std::string> SessionService::AnswerTokens(const ::pathways::v1::T
 }
 
 void SessionService::Open(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
-  NewSession wanted{hello.description(), {}, hello.observer(), caller.user};
+  NewSession wanted{hello.description(), {}, hello.observer(), caller.user, caller.is_operator()};
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
   opening_[link] = caller.token_id;

@@ -238,6 +238,7 @@ struct NewSession {  // parameters of OpenSession
   gang::ShareChange share;  // of the devices' time, if not the default
   bool observer = false;    // sends operators' requests; not counted as a client
   std::string user = {};    // who owns it; empty: a process of the controller's user, or nobody knows
+  bool is_operator = false;  // its files are those of the hosts' own user
 };
 
 // The controller as front ends see it, in this process or remote. Post may be called on any thread; all other methods on the strand. A

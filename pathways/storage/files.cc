@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,7 +13,9 @@
 #include <optional>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/try_allocate.h"
 
@@ -31,6 +34,34 @@ std::optional<fs::path> Below(const fs::path& path, const fs::path& folder) {
   const fs::path relative = path.lexically_relative(folder);
   if (relative.empty() || *relative.begin() == "..") return std::nullopt;
   return relative == "." ? fs::path() : relative;
+}
+
+// "alice"; in a container without such an entry "uid-1000".
+std::string LoginName() {
+  passwd entry;
+  passwd* found = nullptr;
+  char text[4096];
+  const uid_t uid = ::geteuid();
+  if (::getpwuid_r(uid, &entry, text, sizeof(text), &found) == 0 && found != nullptr) return found->pw_name;
+  return absl::StrCat("uid-", uid);
+}
+
+absl::Status CheckUser(const std::string& user) {
+  if (user.empty() || (user[0] != '.' && !absl::StrContains(user, '/'))) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("'", user, "' cannot be the name of a user's folder: ask for a token of another name"));
+}
+
+// Returns the operator's folder for this user. In what is `below`, from the part with "{user}" on, users may make links, so none is followed.
+Folder FolderOf(const std::string& text, const std::string& user) {
+  constexpr absl::string_view kUser = "{user}";
+  if (!absl::StrContains(text, kUser)) return Folder{text, ""};
+  const std::string name = user.empty() ? LoginName() : user;
+  Folder folder;
+  for (const fs::path& part : fs::path(text)) {
+    fs::path& side = folder.below.empty() && !absl::StrContains(part.native(), kUser) ? folder.root : folder.below;
+    side /= absl::StrReplaceAll(part.native(), {{kUser, name}});
+  }
+  return folder;
 }
 
 // Opens one part of a path. ELOOP: it is a link.
@@ -136,7 +167,7 @@ absl::StatusOr<Fd> OpenFile(const Fd& folder, const std::string& file, uint64_t 
   return absl::PermissionDeniedError(absl::StrCat("cannot ", action, " ", path.string(), ": it is no regular file"));
 }
 
-absl::StatusOr<Folder> Roots::Resolve(const std::string& location) const {
+absl::StatusOr<Folder> Roots::Resolve(const std::string& location, const std::string& user) const {
   const size_t scheme = location.find("://");
   const bool object = scheme != std::string::npos;
   const fs::path path = object ? fs::path(location.substr(0, scheme)) / location.substr(scheme + 3) : fs::path(location);
@@ -144,18 +175,28 @@ absl::StatusOr<Folder> Roots::Resolve(const std::string& location) const {
     return absl::InvalidArgumentError(
         absl::StrCat("the location '", location, "' is neither an absolute path nor SCHEME://BUCKET/OBJECT"));
   }
+  PW_RETURN_IF_ERROR(CheckUser(user));
   if (object) {
-    if (!objects_in_.empty()) return Folder{objects_in_, path.lexically_normal()};
+    const Folder objects{objects_in_, user.empty() ? fs::path() : fs::path("users") / user};
+    if (!objects_in_.empty()) return Folder{objects.root, objects.below / path.lexically_normal()};
     return absl::PermissionDeniedError(
         absl::StrCat("there is nowhere to keep ", location, ": start the process with --object-directory"));
   }
+  const std::string& allowed = user.empty() ? paths_below_ : users_below_;
+  const Folder own = FolderOf(allowed, user);
   std::error_code ignored;
-  for (const fs::path& root : {fs::path(paths_below_), fs::weakly_canonical(paths_below_, ignored)}) {
-    if (paths_below_.empty()) break;
-    if (auto below = Below(path.lexically_normal(), root.lexically_normal()); below.has_value()) return Folder{root, *below};
+  for (const fs::path& root : {own.root, fs::weakly_canonical(own.root, ignored)}) {
+    if (allowed.empty()) break;
+    const Folder start{root, own.below};
+    const auto below = Below(path.lexically_normal(), start.path().lexically_normal());
+    if (below.has_value()) return below->empty() ? start : Folder{root, own.below / *below};
   }
-  return absl::PermissionDeniedError(
-      absl::StrCat("clients may not use ", location, ": start the process with a --persistence-directory that contains it"));
+  if (user.empty()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("clients may not use ", location, ": start the process with a --persistence-directory that contains it"));
+  }
+  return absl::PermissionDeniedError(absl::StrCat("user '", user, "' may not use ", location, ", only what the workers' --users-directory names: ",
+                                                  allowed.empty() ? "nothing" : own.path().string()));
 }
 
 absl::Status WriteWholeFile(const Folder& folder, const std::string& file, const Bytes& data) {

@@ -29,21 +29,25 @@ struct Folder {
   Folder operator/(const std::filesystem::path& more) const { return {root, below / more}; }
 };
 
-// The folders of this machine that clients may use. Paths must lie in `paths_below`. Addresses of object stores ("gs://bucket/object") have no
-// client here: such objects are files in `objects_in`, as objects_in/gs/bucket/object. If one of the two is empty, its kind of location is
-// refused. Constant: any thread.
+// The folders of this machine that clients may use. A client is one of this process's own user, whose paths must lie in `paths_below`; or of another
+// user of the cluster, whose paths must lie in `users_below`. There, "{user}" stands for the user: with "/data/{user}" each has a folder of his own, and
+// reaches no other. Addresses of object stores ("gs://bucket/object") have no client here: such objects are files in `objects_in`, as
+// objects_in/gs/bucket/object, and those of another user objects_in/users/USER/gs/bucket/object. Where the folder's text is empty, locations are refused.
+// Constant: any thread.
 class Roots {
  public:
   Roots() = default;
-  Roots(std::string paths_below, std::string objects_in)
-      : paths_below_(std::move(paths_below)), objects_in_(std::move(objects_in)) {}
+  Roots(std::string paths_below, std::string objects_in, std::string users_below = "")
+      : paths_below_(std::move(paths_below)), objects_in_(std::move(objects_in)), users_below_(std::move(users_below)) {}
 
-  // Returns the folder of a client's location. PERMISSION_DENIED, naming the flag that opens it; INVALID_ARGUMENT for relative paths.
-  absl::StatusOr<Folder> Resolve(const std::string& location) const;
+  // Returns the folder of a client's location. `user`: another user's name in the cluster; empty: this process's own, whose login name stands for
+  // "{user}". PERMISSION_DENIED, naming the flag that opens it; INVALID_ARGUMENT for relative paths.
+  absl::StatusOr<Folder> Resolve(const std::string& location, const std::string& user = "") const;
 
  private:
   std::string paths_below_;
   std::string objects_in_;
+  std::string users_below_;
 };
 
 // Makes missing folders. Replaces a file whole or not at all; its bytes are on the disk on return. Writes to a new file: files to which a client has

@@ -62,6 +62,33 @@ TEST(FilesTest, ObjectsAreKeptInTheirOwnFolder) {
   EXPECT_FALSE(roots.Resolve("/tmp").ok());
 }
 
+TEST(FilesTest, UsersHaveFoldersOfTheirOwn) {
+  const TemporaryFolder folder, elsewhere;
+  const fs::path base = folder.path();
+  const Roots roots(base, "/objects", base / "of-{user}/saved");
+  EXPECT_EQ(roots.Resolve(base / "of-ada/saved/x", "ada")->path(), base / "of-ada/saved/x");
+  EXPECT_EQ(roots.Resolve(base / "of-ada/saved", "ada")->path(), base / "of-ada/saved");
+  EXPECT_EQ(roots.Resolve("gs://bucket/x", "ada")->path(), "/objects/users/ada/gs/bucket/x");
+  EXPECT_EQ(roots.Resolve("gs://bucket/x")->path(), "/objects/gs/bucket/x");
+  EXPECT_EQ(roots.Resolve(base / "of-ada")->path(), base / "of-ada") << "this process's own user";
+  for (const std::string location : {base / "of-bob/saved/x", base / "of-ada", base / "of-ada/savedx", base}) {
+    const absl::Status status = roots.Resolve(location, "ada").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << location;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr((base / "of-ada/saved").string()));
+  }
+  EXPECT_EQ(Roots(base, "").Resolve(base / "x", "ada").status().code(), absl::StatusCode::kPermissionDenied) << "nobody has named a folder for users";
+  EXPECT_EQ(Roots("", "", base).Resolve(base / "x", "ada")->path(), base / "x") << "all users share it";
+  for (const std::string name : {"..", ".", ".ada", "a/b"}) {
+    for (const std::string& location : {std::string("gs://bucket/x"), (base / "x").string()})
+      EXPECT_EQ(roots.Resolve(location, name).status().code(), absl::StatusCode::kPermissionDenied) << name;
+  }
+  EXPECT_FALSE(Roots(base / "{user}", "").Resolve(base / "x").ok()) << "its own user has a folder too";
+  // A link in the place of a user's folder is not followed.
+  fs::create_directory_symlink(elsewhere.path(), base / "of-ada");
+  EXPECT_EQ(WriteWholeFile(*roots.Resolve(base / "of-ada/saved", "ada"), "x", Bytes::Copy("mine")).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(fs::is_empty(elsewhere.path()));
+}
+
 TEST(FilesTest, PartsAreReadOfAFileOfTheRightSize) {
   const TemporaryFolder folder;
   ASSERT_TRUE(WriteWholeFile(folder.root() / "a", "file", Bytes::Copy("0123456789")).ok());

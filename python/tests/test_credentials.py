@@ -83,3 +83,14 @@ def test_a_cluster_on_a_network_has_an_identity_or_says_that_tls_is_off(tmp_path
     assert "--identity" in safe.controller_flags() and off.controller_flags() == ["--tls", "off"] and local.controller_flags() == []
     assert safe.flags("worker") == ["--token-file", tmp_path / "worker.token"]
     assert local.flags("worker") == [] and off.flags("agent") == ["--tls", "off"]
+
+
+def test_hosts_serve_other_users_only_in_a_folder_that_the_operator_has_named(monkeypatch):
+    monkeypatch.delenv("PATHWAYS_PERSISTENCE_DIRECTORY", raising=False)
+    assert "--persistence-directory" in command_lines._client_files(True, users=True)
+    assert "--users-directory" not in command_lines._client_files(True, users=True)
+    assert command_lines._client_files(False, users=True) == []
+    monkeypatch.setenv("PATHWAYS_PERSISTENCE_DIRECTORY", "/data/{user}")
+    flags = command_lines._client_files(False, users=True)
+    assert flags[flags.index("--users-directory") + 1] == "/data/{user}"
+    assert "--users-directory" not in command_lines._client_files(True), "an agent serves its own user"

@@ -157,24 +157,26 @@ absl::Status ClusterImpl::CanServe() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenSession(std::string description, bool observer) {
+absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenNow(session::NewSession session) {
   if (stopped_) return absl::UnavailableError("the controller is stopping");
+  const bool observer = session.observer;
   if (!observer) PW_RETURN_IF_ERROR(CanServe());  // operators ask at any time
-  const std::string who = description;
-  auto session = sessions_->Open(std::move(description), observer);
-  if (!observer) observation_->Note("client connected", absl::StrCat("client ", session->id().v, ": ", who), session->id());
-  return session;
+  const std::string who = session.description;
+  const std::string payer = session.user.empty() ? MachineOf(who) : session.user;
+  auto opened = sessions_->Open(std::move(session));
+  if (observer) return opened;
+  observation_->Note("client connected", absl::StrCat("client ", opened->id().v, ": ", who), opened->id());
+  observation_->CountUsage(opened->id(), payer);
+  return opened;
 }
 
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
   using Opened = absl::StatusOr<std::shared_ptr<Session>>;
   const absl::Status sound = gang::Changed({}, session.share).status();
-  std::string payer = session.user.empty() ? MachineOf(session.description) : session.user;
-  Opened opened = sound.ok() ? OpenSession(std::move(session.description), session.observer) : Opened(sound);
-  if (opened.ok()) sessions_->SetUser((*opened)->id(), std::move(session.user));
-  if (opened.ok() && !session.observer) observation_->CountUsage((*opened)->id(), payer);
-  if (opened.ok() && !session.share.empty())
-    sessions_->ChangeShare((*opened)->id(), session.share).status().IgnoreError();  // it was checked above
+  const gang::ShareChange share = session.share;
+  Opened opened = sound.ok() ? OpenNow(std::move(session)) : Opened(sound);
+  if (opened.ok() && !share.empty())
+    sessions_->ChangeShare((*opened)->id(), share).status().IgnoreError();  // it was checked above
   Answer(std::move(opened), std::move(done));
 }
 

@@ -107,7 +107,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   }
 
   // The same operations, with the result returned at once, for callers on this strand. An observer's session opens even if no client's can.
-  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description, bool observer = false);
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description, bool observer = false) {
+    return OpenNow({std::move(description), {}, observer});
+  }
   absl::StatusOr<SliceState> AddSlice(SessionId session, const resource::SliceRequest& request) {
     return slices_->Add(session, request);
   }
@@ -134,6 +136,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   };
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
+  absl::StatusOr<std::shared_ptr<Session>> OpenNow(session::NewSession session);
   // Runs `done` in a task of its own, never inside the call.
   template <class T, class Callback>
   void Answer(T value, Callback done) {

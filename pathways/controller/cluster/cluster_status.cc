@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/controller/cluster/observation.h"
 #include "pathways/controller/metrics_page.h"
@@ -120,10 +119,10 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
     }
   }
   for (const auto& [id, opened] : sessions_->opened()) {
-    if (opened.observer || (user.has_value() && opened.user != *user)) continue;
+    if (opened.observer || (user.has_value() && opened.session->about().user != *user)) continue;
     const SessionImpl& s = *opened.session;
     report.clients.push_back(
-        {id, s.description(), opened.user, absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
+        {id, s.about().description, s.about().user, absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
          s.staged_bytes(), s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
          s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
   }
@@ -137,7 +136,7 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
 void ClusterImpl::HideOthers(const std::string& user, StatusReport* report) const {
   const auto is_others = [&](SessionId session) {
     auto it = sessions_->opened().find(session);
-    return it == sessions_->opened().end() || it->second.user != user;
+    return it == sessions_->opened().end() || it->second.session->about().user != user;
   };
   std::erase_if(report->slices, [&](const SliceStatus& slice) { return is_others(slice.client); });
   std::erase_if(report->hangs, [&](const HangStatus& hang) { return is_others(hang.client); });

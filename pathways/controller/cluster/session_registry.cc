@@ -31,14 +31,15 @@ absl::StatusOr<HostCall> FromProto(const ::pathways::v1::HostCall& proto, const 
 SessionRegistry::SessionRegistry(Fabric* fabric, Clock* clock, std::function<void(SessionId)> on_end)
     : fabric_(fabric), clock_(clock), on_end_(std::move(on_end)) {}
 
-std::shared_ptr<Session> SessionRegistry::Open(std::string description, bool observer) {
+std::shared_ptr<Session> SessionRegistry::Open(session::NewSession about) {
+  const bool observer = about.observer;
   const SessionId id(observer ? next_observer_++ : next_client_++);
   auto on_end = [this, alive = std::weak_ptr<bool>(alive_), id] {
     if (alive.expired()) return;
     const auto ended = opened_.extract(id);
     on_end_(id);
   };
-  auto session = std::make_shared<SessionImpl>(id, std::move(description), fabric_, std::move(on_end));
+  auto session = std::make_shared<SessionImpl>(id, std::move(about), fabric_, std::move(on_end));
   opened_[id] = {session.get(), clock_->Now(), observer};
   return session;
 }

@@ -29,13 +29,12 @@ class SessionRegistry {
     absl::Time since;
     bool observer = false;  // an operator, not a client
     std::shared_ptr<HostCallHandler> calls = nullptr;
-    std::string user = {};  // empty: a process of this one's user, or nobody knows
   };
   // `on_end` is called in the destructor of each session. The pointers must outlive this.
   SessionRegistry(Fabric* fabric, Clock* clock, std::function<void(SessionId)> on_end);
 
-  std::shared_ptr<Session> Open(std::string description, bool observer);
-  void SetUser(SessionId session, std::string user) { opened_.at(session).user = std::move(user); }
+  // Its share is for the caller to set.
+  std::shared_ptr<Session> Open(session::NewSession about);
   // Returns null if the session has ended.
   SessionImpl* Find(SessionId session) const;
   std::vector<SessionImpl*> All() const;

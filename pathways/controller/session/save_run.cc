@@ -10,10 +10,11 @@ namespace pw::controller {
 
 using ::pathways::v1::Command;
 
-SaveRun::SaveRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> open, std::string location, session::StatusCallback done)
+SaveRun::SaveRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> open, std::string user, std::string location, session::StatusCallback done)
     : fabric_(fabric),
       session_(session),
       open_(std::move(open)),
+      user_(std::move(user)),
       location_(std::move(location)),
       name_(absl::StrCat(absl::BytesToHexString(fabric->MakeKey().substr(0, 8)), "n", fabric->NextId())),
       done_(std::move(done)) {}
@@ -40,7 +41,7 @@ void SaveRun::Start(std::vector<Array> arrays) {
     if (array.effects != nullptr) awaited.push_back(array.effects);
     for (DeviceId device : array.spec->sharding.devices()) hosts_.insert(fabric_->topology().FindDevice(device)->host);
     stored_.push_back(dispatch::DescribeStored(array.name, *array.spec));
-    const dispatch::FileCall call{session_, array.record->id(), array.spec.get(), &location_, &array.name};
+    const dispatch::FileCall call{session_, array.record->id(), array.spec.get(), &location_, &array.name, &user_};
     for (HostId host : dispatch::PlanSave(
              fabric_->topology(), call, name_, &load, [&](HostId h) { return NameOp(h, &SaveRun::OnWritten); },
              fabric_->outbox())) {
@@ -87,6 +88,7 @@ void SaveRun::Commit() {
   commit.set_op(NameOp(*committer_, &SaveRun::OnCommitted).v);
   commit.set_save(name_);
   commit.set_location(location_);
+  commit.set_user(user_);
   commit.mutable_arrays()->Add(stored_.begin(), stored_.end());
   commit.mutable_writers()->Add(writers_.begin(), writers_.end());
   commit.set_host(HostName(*committer_));
@@ -109,6 +111,7 @@ void SaveRun::Drop() {
     drop.set_op(NameOp(host, &SaveRun::OnDropped).v);
     drop.set_save(name_);
     drop.set_location(location_);
+    drop.set_user(user_);
     drop.set_host(HostName(host));
     fabric_->outbox().Add(host, std::move(command));
   }

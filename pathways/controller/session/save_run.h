@@ -31,8 +31,8 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
     buffers::LogicalArray::Ref effects;  // may be null
     std::shared_ptr<const buffers::ArraySpec> spec;
   };
-  // `open` expires with the session. `done` runs once, maybe inside Start.
-  SaveRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> open, std::string location, session::StatusCallback done);
+  // `open` expires with the session, which is `user`'s. `done` runs once, maybe inside Start.
+  SaveRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> open, std::string user, std::string location, session::StatusCallback done);
 
   // Sends the commands to write. Called once. REQUIRES: the arrays are not strings, and their devices are present.
   void Start(std::vector<Array> arrays);
@@ -52,6 +52,7 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
   Fabric* const fabric_;
   const SessionId session_;
   const std::weak_ptr<bool> open_;
+  const std::string user_;
   const std::string location_;
   const std::string name_;  // of the save
   session::StatusCallback done_;

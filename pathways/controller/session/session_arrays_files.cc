@@ -17,6 +17,9 @@ absl::Status CheckStorable(buffers::DType dtype) {
       absl::StrCat("arrays of type ", std::string(buffers::Name(dtype)), " cannot be stored in files"));
 }
 
+// Returns the user whose files on the hosts the session may use; empty: the hosts' own.
+std::string FilesOf(const session::NewSession& about) { return about.is_operator ? "" : about.user; }
+
 // The paths of clients travel in commands and errors. The hosts check the rest.
 absl::Status CheckPaths(const std::string& location, const std::string& name) {
   constexpr size_t kLongest = 4096;  // PATH_MAX
@@ -52,7 +55,7 @@ void SessionImpl::SaveArrays(session::SaveRequest request, StatusCallback done) 
   auto answer = [fabric = fabric_, done = std::move(done)](absl::Status status) mutable {
     fabric->Post([done = std::move(done), status = std::move(status)]() mutable { std::move(done)(std::move(status)); });
   };
-  std::make_shared<SaveRun>(fabric_, id_, alive_, std::move(request.location), std::move(answer))->Start(std::move(arrays));
+  std::make_shared<SaveRun>(fabric_, id_, alive_, FilesOf(about_), std::move(request.location), std::move(answer))->Start(std::move(arrays));
 }
 
 absl::StatusOr<SessionImpl::Record> SessionImpl::TryLoad(const std::string& location, const session::LoadRequest::Array& array,
@@ -62,7 +65,8 @@ absl::StatusOr<SessionImpl::Record> SessionImpl::TryLoad(const std::string& loca
   PW_RETURN_IF_ERROR(CheckSpec(*spec));
   PW_RETURN_IF_ERROR(CheckStorable(spec->dtype));
   Record record = NewRecord(spec);
-  const dispatch::FileCall call{id_, record->id(), spec.get(), &location, &array.name};
+  const std::string user = FilesOf(about_);
+  const dispatch::FileCall call{id_, record->id(), spec.get(), &location, &array.name, &user};
   dispatch::PlanLoad(fabric_->topology(), call, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
   fabric_->gangs().Await(record);
   record->OnDone(absl::OkStatus());

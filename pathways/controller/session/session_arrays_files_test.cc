@@ -175,6 +175,24 @@ TEST_F(FilesTest, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(t.Ready({50}).ok()) << "the result holds the error";
 }
 
+TEST_F(FilesTest, HostsLearnWhoseFilesTheyAre) {
+  auto opened = t.Await<std::shared_ptr<Session>>([&](auto done) { t.cluster->OpenSession({"of ada", {}, false, "ada"}, std::move(done)); });
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  t.session = *opened;
+  ASSERT_TRUE(t.Put(1, TestCluster::Rows(0, 4, {4, 2}), "aabbccdd").ok());
+  t.Run();
+  Save({1});
+  EXPECT_TRUE(outcome->ok()) << *outcome;
+  EXPECT_EQ(Last(0, Command::kSaveTiles)->save_tiles().user(), "ada");
+  EXPECT_EQ(Last(0, Command::kCommitSave)->commit_save().user(), "ada");
+  t.workers[1]->file_errors[Command::kSaveTiles] = absl::UnavailableError("the disk is full");
+  Save({1});
+  EXPECT_FALSE(outcome->ok());
+  EXPECT_EQ(Last(0, Command::kDropSave)->drop_save().user(), "ada");
+  EXPECT_TRUE(Load(10, TestCluster::Rows(0, 4, {4, 2})).ok());
+  EXPECT_EQ(Last(1, Command::kLoadTiles)->load_tiles().user(), "ada");
+}
+
 TEST_F(FilesTest, EachHostReadsItsOwnTiles) {
   EXPECT_TRUE(Load(10, TestCluster::Rows(0, 4, {4, 2})).ok());
   EXPECT_EQ(Last(0, Command::kLoadTiles)->load_tiles().tiles_size(), 2);

@@ -16,9 +16,9 @@ constexpr size_t kMaxRank = 256;
 
 }  // namespace
 
-SessionImpl::SessionImpl(SessionId id, std::string description, Fabric* fabric, absl::AnyInvocable<void() &&> on_end)
+SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, absl::AnyInvocable<void() &&> on_end)
     : id_(id),
-      description_(std::move(description)),
+      about_(std::move(about)),
       fabric_(fabric),
       on_end_(std::move(on_end)),
       devices_(&fabric->devices()),

@@ -48,11 +48,11 @@ class SessionImpl final : public Session {
   using Record = buffers::LogicalArray::Ref;
 
   // `fabric` outlives the session. `on_end` is called in the destructor, last.
-  SessionImpl(SessionId id, std::string description, Fabric* fabric, absl::AnyInvocable<void() &&> on_end);
+  SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, absl::AnyInvocable<void() &&> on_end);
   ~SessionImpl() override;
 
   // --- for the cluster ---
-  const std::string& description() const { return description_; }
+  const session::NewSession& about() const { return about_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
   // -- session_seats.cc: a host has taken the seat of these devices. Their uses get `until_loaded` until programs are loaded there.
   void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded);
@@ -268,7 +268,7 @@ class SessionImpl final : public Session {
   void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
 
   const SessionId id_;
-  const std::string description_;
+  const session::NewSession about_;
   Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
   std::shared_ptr<Preparation> preparation_;  // while a move is prepared

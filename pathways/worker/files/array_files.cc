@@ -142,9 +142,9 @@ void ArrayFiles::Handle(const v1::Command& command) {
   }
 }
 
-absl::StatusOr<storage::Folder> ArrayFiles::Resolve(const std::string& location) const {
+absl::StatusOr<storage::Folder> ArrayFiles::Resolve(const std::string& location, const std::string& user) const {
   if (disk_ == nullptr) return absl::FailedPreconditionError("this host has no files: it is simulated");
-  return roots_.Resolve(location);
+  return roots_.Resolve(location, user);
 }
 
 bool ArrayFiles::TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later) {
@@ -173,7 +173,7 @@ absl::StatusOr<ArrayFiles::SavingRef> ArrayFiles::ParseSave(const v1::SaveTiles&
   saving->op = command.op();
   saving->session = SessionId(command.session());
   saving->host = command.host();
-  PW_ASSIGN_OR_RETURN(storage::Folder location, Resolve(command.location()));
+  PW_ASSIGN_OR_RETURN(storage::Folder location, Resolve(command.location(), command.user()));
   saving->save = std::make_shared<const storage::StagedSave>(std::move(location), command.save());
   PW_ASSIGN_OR_RETURN(saving->array, SavedFrom(command.stored()));
   for (const auto& tile : command.tiles()) {
@@ -245,7 +245,7 @@ void ArrayFiles::OnTileWritten(const SavingRef& saving, const absl::Status& stat
 }
 
 void ArrayFiles::Commit(const v1::CommitSave& command) {
-  const absl::StatusOr<storage::Folder> location = Resolve(command.location());
+  const absl::StatusOr<storage::Folder> location = Resolve(command.location(), command.user());
   absl::Status status = location.status();
   std::vector<storage::NamedArray> arrays;
   for (const auto& stored : command.arrays()) {
@@ -264,7 +264,7 @@ void ArrayFiles::Commit(const v1::CommitSave& command) {
 }
 
 void ArrayFiles::Drop(const v1::DropSave& command) {
-  const absl::StatusOr<storage::Folder> location = Resolve(command.location());
+  const absl::StatusOr<storage::Folder> location = Resolve(command.location(), command.user());
   if (!location.ok()) return core_->outbox.Done(command.op(), OnHost(command.host(), location.status()));
   using Dropped = storage::StagedSave::Dropped;
   OnDisk<absl::StatusOr<Dropped>>([save = storage::StagedSave(*location, command.save())] { return save.Drop(); },
@@ -279,7 +279,7 @@ absl::StatusOr<ArrayFiles::LoadingRef> ArrayFiles::ParseLoad(const v1::LoadTiles
   loading->op = command.op();
   loading->session = SessionId(command.session());
   loading->host = command.host();
-  PW_ASSIGN_OR_RETURN(loading->location, Resolve(command.location()));
+  PW_ASSIGN_OR_RETURN(loading->location, Resolve(command.location(), command.user()));
   PW_ASSIGN_OR_RETURN(loading->array, ArrayFrom(command.stored()));
   PW_RETURN_IF_ERROR(storage::CheckArrayName(loading->array.name));
   const int devices = static_cast<int>(core_->runtime->devices().size());

@@ -54,7 +54,7 @@ class ArrayFiles {
   // Runs `work` on the disk's threads, then `then` with its result on the strand, unless this host's part in the cluster has ended.
   template <class T>
   void OnDisk(absl::AnyInvocable<T() &&> work, absl::AnyInvocable<void(T) &&> then);
-  absl::StatusOr<storage::Folder> Resolve(const std::string& location) const;
+  absl::StatusOr<storage::Folder> Resolve(const std::string& location, const std::string& user) const;
   bool HasRoom(int64_t bytes) const { return in_memory_ == 0 || bytes <= limit_bytes_ - in_memory_; }
   // Takes memory for a copy of a tile. False: `later` runs when there may be room.
   bool TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later);

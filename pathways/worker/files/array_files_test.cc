@@ -189,6 +189,52 @@ TEST_F(ArrayFilesTest, ClientsUseTheFoldersOfTheOperatorOnly) {
   EXPECT_EQ(Outcome(4).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(ArrayFilesTest, AUserReachesNoFileOfAnother) {
+  WorkerHarness::Setup setup;
+  setup.client_files = storage::Roots("", "", folder_.path() / "{user}");
+  harness_ = nullptr;
+  harness_ = std::make_unique<WorkerHarness>(setup);
+  w().Put(1, 100, {1, 2, 3, 4});
+  uint64_t op = 2;
+  const auto outcome = [&](const std::string& user, v1::Command command) {
+    const std::string of_ada = folder_.path() / "ada";
+    const auto fill = [&](auto* file) {
+      file->set_op(++op);
+      file->set_location(of_ada);
+      file->set_user(user);
+    };
+    if (command.has_save_tiles()) {
+      fill(command.mutable_save_tiles());
+      command.mutable_save_tiles()->set_save("s1");
+      command.mutable_save_tiles()->set_array(100);
+      Describe(4, 4, command.mutable_save_tiles()->mutable_stored());
+      command.mutable_save_tiles()->add_tiles()->add_start(0);
+    } else if (command.has_commit_save()) {
+      fill(command.mutable_commit_save());
+      command.mutable_commit_save()->set_save("s1");
+      Describe(4, 4, command.mutable_commit_save()->add_arrays());
+    } else if (command.has_drop_save()) {
+      fill(command.mutable_drop_save());
+      command.mutable_drop_save()->set_save("s1");
+    } else {
+      fill(command.mutable_load_tiles());
+      Describe(4, 0, command.mutable_load_tiles()->mutable_stored());
+    }
+    w().Do(command);
+    return Outcome(op).code();
+  };
+  v1::Command save, commit, drop, load;
+  save.mutable_save_tiles();
+  commit.mutable_commit_save();
+  drop.mutable_drop_save();
+  load.mutable_load_tiles();
+  EXPECT_EQ(outcome("ada", save), absl::StatusCode::kOk);
+  for (const v1::Command& command : {save, commit, drop, load})
+    EXPECT_EQ(outcome("bob", command), absl::StatusCode::kPermissionDenied) << command.ShortDebugString();
+  EXPECT_EQ(outcome("ada", commit), absl::StatusCode::kOk);
+  EXPECT_EQ(outcome("ada", load), absl::StatusCode::kOk);
+}
+
 TEST_F(ArrayFilesTest, ACommitMissesAHostThatDoesNotShareTheFiles) {
   w().Put(1, 100, {1, 2});
   Save(2, 100, 2, 2, 0);

@@ -34,15 +34,17 @@ def compile_cache():
     return [] if folder is None else ["--compile-cache", folder]
 
 
-def _client_files(here):
+def _client_files(here, users=False):
     """Returns the flags that name the folders in which programs may have a process read and write files: hosts arrays (pathwaysutils' persistence,
     Orbax), front doors profiles. Others are refused, because whoever connects can name files. `here`: only processes of this machine can connect;
-    where others can, the operator has to name a folder."""
-    below = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY") or (tempfile.gettempdir() if here else None)
+    where others can, the operator has to name a folder. `users`: of a host, which serves other users too; those have what the operator has named."""
+    named = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY")
+    below = named or (tempfile.gettempdir() if here else None)
     if below is None:
         return []
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    return ["--persistence-directory", below, "--object-directory", cache / "pathways" / "objects"]
+    of_users = ["--users-directory", named] if named and users else []
+    return ["--persistence-directory", below, *of_users, "--object-directory", cache / "pathways" / "objects"]
 
 
 def _front_door():
@@ -151,7 +153,7 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
     on which the other workers reach this one. `host_python`, `own_only`: as in _host_python. `access`: the flags with which it joins."""
     args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *access,
-            *_devices(platform, devices), *_client_files(here=addresses.listens_here(controller_address)), *_host_python(host_python, own_only)]
+            *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *_host_python(host_python, own_only)]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:
