@@ -41,6 +41,20 @@ class CommandLine:
         return out
 
 
+class User(CommandLine):
+    """A user with a home of his own, who has been given nothing."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        super().__init__(folder / "pathways", HOME=str(folder))
+        self.env.pop("XDG_CONFIG_HOME", None)
+        self.env.pop("PATHWAYS_TOKEN_FILE", None)
+        self.home = folder
+
+    def login(self, address, token):
+        return self("login", address, "--token-file", str(token))
+
+
 def end(process, number=None, timeout=PATIENCE):
     """Sends a signal, if one is given, and returns the exit status."""
     if number is not None:

@@ -155,6 +155,23 @@ TEST(SessionServiceTest, AStrangerHasXlaWriteNoFileOnTheHosts) {
   EXPECT_FALSE(stranger.closed);
 }
 
+TEST(SessionServiceTest, HandlesOfAnotherSessionNameNothing) {
+  ServedCluster t;
+  ASSERT_TRUE(t.Connect().ok());
+  const Handle theirs = t.session->NewHandle();
+  ASSERT_TRUE(t.session->MakeErrorArray(theirs, ServedCluster::Single(0, {4}), absl::DataLossError("theirs")).ok());
+  t.Run();
+  EXPECT_EQ(t.Ready({theirs}).code(), absl::StatusCode::kDataLoss);
+  Stranger stranger(&t);
+  stranger.Hello();
+  ClientFrame frame;
+  frame.set_first(1);
+  frame.add_requests()->mutable_await_ready()->add_handles(theirs);
+  stranger.Say(frame);
+  ASSERT_EQ(stranger.answers, 1);
+  EXPECT_EQ(StatusFrom(stranger.heard.back().events(0).answer().status()).code(), absl::StatusCode::kNotFound);
+}
+
 TEST(SessionServiceTest, RequestsOfAClientThatAcknowledgesNothingWaitAndAreCarriedOutLater) {
   ServedCluster t;
   Stranger stranger(&t);

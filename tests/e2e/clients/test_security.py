@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from cli import CommandLine
+from cli import CommandLine, User
 from conftest import PATIENCE, eventually
 
 WAITS = """
@@ -19,20 +19,6 @@ print(float(x.sum()), flush=True)
 sys.stdin.readline()
 print(float((x + 1).sum()), flush=True)
 """
-
-
-class User(CommandLine):
-    """A user with a home of his own, who has been given nothing."""
-
-    def __init__(self, folder):
-        folder.mkdir()
-        super().__init__(folder / "pathways", HOME=str(folder))
-        self.env.pop("XDG_CONFIG_HOME", None)
-        self.env.pop("PATHWAYS_TOKEN_FILE", None)
-        self.home = folder
-
-    def login(self, address, token):
-        return self("login", address, "--token-file", str(token))
 
 
 @pytest.fixture(scope="module")

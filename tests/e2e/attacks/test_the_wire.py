@@ -1,0 +1,99 @@
+"""Reads all that crosses the network of a cluster whose processes are on TCP, and looks for what it computes with and for secrets (docs/security.md)."""
+
+import os
+import re
+import socket
+import threading
+
+import pytest
+from cli import CommandLine, User
+from conftest import eventually
+
+MARK = b"nobody-else-reads-this-"
+ETH_P_ALL = 3
+
+PROGRAM = f"""
+import jax, numpy as np
+a, b = jax.devices()
+text = np.frombuffer({MARK!r} * 20000, np.uint8)
+there = jax.device_put(jax.device_put(text, a), b)
+print(bool((np.asarray(there) == text).all()), float(jax.jit(lambda v: v.sum())(jax.device_put(np.float32(3), a))))
+"""
+
+
+class Tap:
+    """Records every frame of the loopback device."""
+
+    def __init__(self):
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self._socket.setsockopt(socket.SOL_SOCKET, 33, 256 << 20)  # SO_RCVBUFFORCE
+        self._socket.bind(("lo", 0))
+        self._socket.settimeout(0.2)
+        self._frames, self._done = [], threading.Event()
+        self._thread = threading.Thread(target=self._record, daemon=True)
+        self._thread.start()
+
+    def _record(self):
+        while True:
+            try:
+                self._frames.append(self._socket.recv(1 << 17))
+            except TimeoutError:
+                if self._done.is_set():
+                    return
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join()
+        self._socket.close()
+
+    def has(self, text):
+        return any(text in frame for frame in self._frames)
+
+    def bytes(self):
+        return sum(map(len, self._frames))
+
+
+def run(tmp_path, *tls):
+    """Runs a program on two hosts that joined by TCP; returns the tap, and the secrets in all token files."""
+    operator, workers = CommandLine(tmp_path / "operator"), []
+    operator.env["PATHWAYS_TLS"] = "off" if tls else "on"
+    try:
+        with Tap() as tap:
+            up = operator("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--listen-proxy", "none", *tls)
+            token = []
+            if not tls:
+                operator("token", "create", "--user", "rack1", "--role", "worker", "--output", str(tmp_path / "rack1.token"))
+                token = ["--token-file", str(tmp_path / "rack1.token")]
+            for name in ("a", "b"):
+                host = User(tmp_path / name)
+                host.env["PATHWAYS_TLS"] = operator.env["PATHWAYS_TLS"]
+                workers.append(host.start("worker", "--join", up["address"], "--devices", "1", "--host", name, "--island", name, "--advertise", "127.0.0.1",
+                                          *token, log=tmp_path / f"{name}.log"))
+            assert eventually(lambda: operator("status")["state"] == "formed"), [path.read_text() for path in tmp_path.glob("*.log")]
+            operator.env["PATHWAYS_DOOR"] = "pjrt"  # the session and its lanes are TCP connections of the program's own process
+            assert operator.run(up["address"], PROGRAM) == "True 3.0\n"
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+        operator("down", check=False)
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix in ("", ".token")]
+    return tap, {found for path in files for found in re.findall(rb"pw-[0-9a-f]{8}-([0-9a-f]{64})", path.read_bytes())}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="this user may not read the network")
+def test_nothing_on_the_wire_can_be_read(tmp_path_factory):
+    tap, secrets = run(tmp_path_factory.mktemp("on"))
+    assert len(secrets) >= 2 and tap.bytes() > len(MARK) * 20000  # arrays did cross
+    assert not tap.has(MARK) and not any(tap.has(secret) for secret in secrets)
+    assert not tap.has(b"stablehlo") and not tap.has(b"jit_")  # nor do programs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="this user may not read the network")
+def test_the_tap_reads_what_is_not_encrypted(tmp_path_factory):
+    """What the test above is worth."""
+    tap, _ = run(tmp_path_factory.mktemp("off"), "--tls", "off")
+    assert tap.has(MARK)
