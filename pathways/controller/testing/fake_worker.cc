@@ -546,19 +546,6 @@ void FakeWorker::Poke() {
   }
 }
 
-void FakeWorker::RunAlias(const v1::Alias& alias) {
-  absl::Status status;
-  for (const auto& item : alias.items()) {
-    const absl::StatusOr<std::string> value = Read({item.source_array(), item.source_shard()});
-    status.Update(value.status());
-    Shard shard;
-    if (value.ok()) shard = shards_[{item.source_array(), item.source_shard()}];
-    shard.value = value;
-    shards_[{item.array(), item.shard()}] = shard;
-  }
-  Done(alias.op(), status);
-}
-
 void FakeWorker::Done(uint64_t op, const absl::Status& status, std::optional<double> microseconds) {
   if (op == 0) return;
   auto& done = *held_done_.add_events()->mutable_done();

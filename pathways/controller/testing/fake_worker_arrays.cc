@@ -1,4 +1,4 @@
-// Commands that give bytes another type, and those about files; strings that Python functions make.
+// Commands that give arrays other names, or bytes another type, and those about files; strings that Python functions make.
 #include "absl/strings/str_cat.h"
 #include "pathways/buffers/dtype.h"
 #include "pathways/controller/testing/fake_worker.h"
@@ -20,6 +20,19 @@ void FakeWorker::RunBitcast(const ::pathways::v1::Bitcast& bitcast) {
     status.Update(shards_[key].value->status());
   }
   Done(bitcast.op(), status);
+}
+
+void FakeWorker::RunAlias(const ::pathways::v1::Alias& alias) {
+  absl::Status status;
+  for (const auto& item : alias.items()) {
+    const absl::StatusOr<std::string> value = Read({item.source_array(), item.source_shard()});
+    status.Update(value.status());
+    Shard shard;
+    if (value.ok()) shard = shards_[{item.source_array(), item.source_shard()}];
+    shard.value = value;
+    shards_[{item.array(), item.shard()}] = shard;
+  }
+  Done(alias.op(), status);
 }
 
 void FakeWorker::RunFiles(const Command& c) {
