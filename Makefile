@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs clean
+.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -103,7 +103,7 @@ plugin-nightly: setup
 test-ray: wheel build/venv-ray
 	@$(PY) -m pytest -q tests/e2e/cluster/test_ray.py
 
-build/venv-ray: tools/requirements-ray.txt
+build/venv-ray: tools/locks/requirements-ray.txt
 	@tools/setup.sh ray
 
 #: make test-prometheus the metrics, scraped by a Prometheus and checked by its promtool; unpacks Debian's package into build/prometheus (19 MB)
@@ -118,7 +118,7 @@ test-maxtext: wheel build/venv-maxtext
 	@tools/wheel.sh $(TREE) build/venv-maxtext
 	@$(PY) -m pytest -v tests/maxtext
 
-build/venv-maxtext: tools/requirements-maxtext.txt
+build/venv-maxtext: tools/locks/requirements-maxtext.txt
 	@tools/setup.sh maxtext
 
 #: make test-torchax PyTorch models on two islands by torchax, compared with torch; installs them into build/venv-torchax (7.5 GB, 3 to download)
@@ -126,7 +126,7 @@ test-torchax: wheel build/venv-torchax
 	@tools/wheel.sh $(TREE) build/venv-torchax
 	@build/venv-torchax/bin/python -m pytest -v tests/torchax
 
-build/venv-torchax: tools/requirements-torchax.txt
+build/venv-torchax: tools/locks/requirements-torchax.txt
 	@tools/setup.sh torchax
 
 #: make nightly    test, test-ray, test-prometheus, sim, asan, tsan, tsa, fuzz, bench
@@ -142,15 +142,30 @@ paper: wheel build/venv-paper build/venv-ray
 	@ninja -C $(TREE) -j$(JOBS) floor_server
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
-build/venv-paper: tools/requirements-paper.txt
+build/venv-paper: tools/locks/requirements-paper.txt
 	@tools/setup.sh paper
 
 #: make docs       the documentation as a site, in build/docs/site, its links checked
 docs: build/venv-docs
 	@build/venv-docs/bin/python tools/docs_site.py
 
-build/venv-docs: tools/requirements-docs.txt
+build/venv-docs: tools/locks/requirements-docs.txt
 	@tools/setup.sh docs
+
+#: make locks      writes tools/locks, the hashes of all Python packages, after a change of tools/requirements*.txt
+locks: build/venv-lock
+	@build/venv-lock/bin/python tools/lock.py build/venv-lock/bin/uv
+
+#: make audit      asks the registry's advisories about every package in tools/locks
+audit: build/venv-lock
+	@for lock in tools/locks/*.txt; do echo "$$lock"; build/venv-lock/bin/pip-audit --require-hashes --disable-pip -r $$lock || exit 1; done
+
+#: make sbom       the software bill of materials of the wheel and of its build, in build/sbom.cdx.json (CycloneDX)
+sbom: setup
+	@$(PY) tools/sbom.py build/sbom.cdx.json
+
+build/venv-lock:
+	@tools/setup.sh lock
 
 #: make clean      remove build trees and results; keeps the Python environments
 clean:

@@ -7,7 +7,6 @@ build/venv may have one. If not, the wheel is installed into build/tensorflow, w
 import importlib.util
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -16,11 +15,6 @@ from scikit_build_core.build import *  # the hooks that pip calls; one of them i
 from scikit_build_core.build import build_wheel as _build_wheel
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-def _pinned():
-    lines = (ROOT / "tools" / "requirements-nodeps.txt").read_text().splitlines()
-    return next(line.strip() for line in lines if re.match(r"tensorflow-cpu==", line))
 
 
 def _tensorflow():
@@ -35,7 +29,8 @@ def _tensorflow():
         if (folder / "libtensorflow_cc.so.2").exists():
             return folder
     target = ROOT / "build" / "tensorflow"
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), _pinned()], check=True)
+    lock = ROOT / "tools" / "locks" / "requirements-nodeps.txt"
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--target", str(target), "-r", str(lock)], check=True)
     return target / "tensorflow"
 
 

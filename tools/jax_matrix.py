@@ -25,7 +25,7 @@ from run_tests import BUILD, NEWEST, OLDER, ROOT
 PLACE = ROOT / "build" / "jax-matrix"
 DOCUMENT = ROOT / "docs" / "compatibility.md"
 KNOWN = ROOT / "tools" / "jax_known_failures.txt"
-PACKAGES = ROOT / "tools" / "requirements-jax-suite.txt"
+PACKAGES = ROOT / "tools" / "locks" / "requirements-jax-suite.txt"
 BEGIN, END = "<!-- tools/jax_matrix.py writes from here -->", "<!-- to here -->"
 FILES = ["api", "aot", "array", "batching", "checkify", "colocated_python", "core", "custom_api", "custom_linear_solve", "debug_nans",
          "debugging_primitives", "dtypes", "export", "ffi", "fft", "hijax", "image", "jaxpr_effects", "key_reuse", "lax_autodiff",
@@ -130,8 +130,8 @@ def packages_for(environment):
     folder, wanted = PLACE / f"packages-{environment.folder.name}", PACKAGES.read_text()
     ready = folder / ".ready"
     if not ready.exists() or ready.read_text() != wanted:
-        subprocess.run([environment.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target",
-                        folder, "-r", PACKAGES], check=True)
+        subprocess.run([environment.python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--upgrade",
+                        "--target", folder, "-r", PACKAGES], check=True)
         ready.write_text(wanted)
     return folder
 

@@ -8,6 +8,7 @@
 #   tools/setup.sh unpinned  build/venv-unpinned alone: whatever the registry has that is newest (make newest)
 #   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
 #   tools/setup.sh docs   build/venv-docs alone: what builds the documentation's site
+#   tools/setup.sh lock   build/venv-lock alone: what writes and audits tools/locks
 #   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
 #   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
@@ -38,16 +39,17 @@ install_packages() {
     { tail -20 build/apt.log >&2; die "apt-get failed; the whole log is build/apt.log"; }
 }
 
-# make_venv DIR FILE [NODEPS-FILE]: a Python environment with the packages of the files, made anew in place when they change. It is of
-# the Python that $PYTHON names.
+# make_venv DIR LOCK...: a Python environment with the packages of the locks (tools/lock.py), made anew in place when they change. Each lock lists
+# all that is wanted, so pip looks for no other package, and takes no file whose hash is not in it. It is of the Python that $PYTHON names.
 make_venv() {
-  local dir=$1 stamp
+  local dir=$1 stamp lock
   stamp=$dir/.ready-$(cat "${@:2}" | sha256sum | cut -c1-16)
   [ -e "$stamp" ] && [ -x "$dir/bin/python" ] && return 0
   say "Python packages into $dir"
   [ -x "$dir/bin/python" ] || "${PYTHON:-python3}" -m venv --clear "$dir"
-  "$dir/bin/pip" install -q --disable-pip-version-check -r "$2"
-  [ $# -lt 3 ] || "$dir/bin/pip" install -q --disable-pip-version-check --no-deps -r "$3"
+  for lock in "${@:2}"; do
+    "$dir/bin/pip" install -q --disable-pip-version-check --require-hashes --no-deps -r "$lock"
+  done
   rm -f "$dir"/.ready-*
   touch "$stamp"
 }
@@ -88,7 +90,7 @@ make_newest() {
     say "  Install one ('uv python install 3.13', or pyenv) or name one with PYTHON_NEWEST=/path/to/python, and run this again." >&2
     return 0
   fi
-  PYTHON=$python make_venv build/venv-newest tools/requirements-newest.txt
+  PYTHON=$python make_venv build/venv-newest tools/locks/requirements-newest.txt
 }
 
 # As newest_python, where nothing can be done without it.
@@ -99,11 +101,15 @@ demand_newest_python() {
   echo "$python"
 }
 
+if [ "${1:-}" = lock ]; then
+  [ -x build/venv-lock/bin/uv ] || { "${PYTHON:-python3}" -m venv --clear build/venv-lock && build/venv-lock/bin/pip install -q --disable-pip-version-check uv pip-audit; }
+  exit 0
+fi
 case "${1:-}" in
   ray | paper | torchax | maxtext | docs)
     python=${PYTHON:-python3}
     [ "$1" != maxtext ] || python=$(demand_newest_python)
-    PYTHON=$python make_venv "build/venv-$1" "tools/requirements-$1.txt"
+    PYTHON=$python make_venv "build/venv-$1" "tools/locks/requirements-$1.txt"
     touch "build/venv-$1"
     exit 0
     ;;
@@ -127,11 +133,11 @@ else
 fi
 "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed; name one with PYTHON=..."
 # Side by side: what takes time is unpacking.
-make_venv build/venv tools/requirements.txt tools/requirements-nodeps.txt & pending=($!)
+make_venv build/venv tools/locks/requirements.txt tools/locks/requirements-nodeps.txt & pending=($!)
 if [ "${1:-}" = demo ]; then wait "${pending[0]}"; exit; fi
 make_newest & pending+=($!)
-for file in tools/requirements-jax-[0-9]*.txt; do
-  make_venv "build/venv-${file:19:-4}" "$file" & pending+=($!)
+for file in tools/locks/requirements-jax-[0-9]*.txt; do
+  make_venv "build/venv-${file:25:-4}" "$file" & pending+=($!)
 done
 failed=0
 for one in "${pending[@]}"; do wait "$one" || failed=1; done

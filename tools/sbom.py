@@ -1,0 +1,64 @@
+"""Writes the software bill of materials of the wheel (CycloneDX 1.6): the Debian packages whose libraries are linked into it or whose headers are
+compiled into it, as the build tree tells, and the Python packages it is built with (tools/locks). `make sbom`."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TREE = ROOT / "build" / "release"
+LIBRARY = re.compile(r"(?<![\w/.-])(/usr/(?:lib|local/lib)/\S+?\.(?:a|so)(?:\.[\d.]+)?)(?=\s|$)")
+
+
+def _output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def linked():
+    """Returns the paths of the machine's libraries that the wheel's programs are linked with."""
+    return set(LIBRARY.findall(_output("ninja", "-C", str(TREE), "-t", "commands", "wheel_contents")))
+
+
+def included():
+    """Returns the paths of the machine's headers that its objects have included, as the compiler told ninja."""
+    return {line.strip() for line in _output("ninja", "-C", str(TREE), "-t", "deps").splitlines() if line.startswith("    /usr/include/")}
+
+
+def debian(paths):
+    """Returns {package: version} of what owns these files."""
+    real = sorted({str(pathlib.Path(path).resolve()) for path in paths} | set(paths))
+    owners = set()
+    for at in range(0, len(real), 500):
+        done = subprocess.run(["dpkg", "-S", *real[at:at + 500]], capture_output=True, text=True, check=False)  # it fails for a file that nobody owns
+        owners |= {line.rpartition(": ")[0] for line in done.stdout.splitlines() if not line.startswith("diversion ")}
+    names = sorted({name.strip() for owner in owners for name in owner.split(",")})
+    lines = _output("dpkg-query", "-W", "-f=${Package} ${Version} ${Architecture}\\n", *names).splitlines() if names else []
+    return [dict(zip(("name", "version", "arch"), line.split())) for line in lines]
+
+
+def locked(name):
+    """Returns the packages of a lock: name, version, hashes."""
+    entries = re.split(r"^(?=[A-Za-z0-9])", (ROOT / "tools" / "locks" / name).read_text(), flags=re.MULTILINE)
+    found = [(re.match(r"([A-Za-z0-9._-]+)==(\S+)", entry), re.findall(r"sha256:([0-9a-f]{64})", entry)) for entry in entries]
+    return [{"name": match[1], "version": match[2], "hashes": hashes} for match, hashes in found if match]
+
+
+def bill():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    components = [{"type": "library", "name": one["name"], "version": one["version"], "scope": "required",
+                   "purl": f"pkg:deb/debian/{one['name']}@{one['version']}?arch={one['arch']}"} for one in debian(linked() | included())]
+    for name, scope in (("requirements-nodeps.txt", "required"), ("requirements.txt", "excluded")):  # excluded: only the build and the tests have it
+        components += [{"type": "library", "name": one["name"], "version": one["version"], "scope": scope, "purl": f"pkg:pypi/{one['name']}@{one['version']}",
+                        "hashes": [{"alg": "SHA-256", "content": value} for value in one["hashes"]]} for one in locked(name)]
+    return {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+            "metadata": {"component": {"type": "application", "name": project["name"], "version": project["version"], "licenses": [{"license": {"id": project["license"]}}]}},
+            "components": components}
+
+
+if __name__ == "__main__":
+    made = bill()
+    pathlib.Path(sys.argv[1]).write_text(json.dumps(made, indent=1) + "\n")
+    print(f"{sys.argv[1]}: {len(made['components'])} components")
