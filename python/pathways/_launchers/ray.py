@@ -112,8 +112,8 @@ class RayCluster:
 
     def _spec(self):
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
-                "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit, "spill": self._args.spill,
-                "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
+                "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit,
+                "host_python": self._args.host_python, "spill": self._args.spill, "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
                 "tls": self._args.tls, "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 

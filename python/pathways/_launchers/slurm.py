@@ -94,8 +94,8 @@ class SlurmCluster:
     def start(self):
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
-                "memory_limit": args.memory_limit, "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit, "listen": args.listen or "0.0.0.0:0",
-                "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy or "none", ""), "tls": args.tls}
+                "memory_limit": args.memory_limit, "host_python": args.host_python, "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit,
+                "listen": args.listen or "0.0.0.0:0", "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy or "none", ""), "tls": args.tls}
         (self.folder / "spec.json").write_text(json.dumps(spec))
         try:
             if self.submitted:

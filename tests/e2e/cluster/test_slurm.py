@@ -59,8 +59,8 @@ def wait_for_hosts(command, names):
 
 
 def test_a_job_of_its_own(slurm, command):
-    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2", "--memory-limit", "1000000000", "--spill", "--listen-proxy",
-                 "0.0.0.0:0")
+    up = command("up", "--on", "slurm", "--islands", "2", "--hosts", "2", "--gres", "accel:2", "--memory-limit", "1000000000", "--spill", "--host-python",
+                 "--listen-proxy", "0.0.0.0:0")
     assert (up["islands"], up["hosts_per_island"], up["devices"]) == (2, 2, 8)
     (job,) = slurm.jobs()
     assert slurm.ask("squeue", "-h", "-j", job, "-o", "%D %b %j") == "4 gres:accel:2 pathways-default"
@@ -69,6 +69,7 @@ def test_a_job_of_its_own(slurm, command):
     report = command("status")
     assert {device["memory"]["limit_bytes"] for device in report["devices"]} == {1000000000}
     assert b"--spill" in pathlib.Path(f"/proc/{report['pid']}/cmdline").read_bytes()
+    assert all(b"--host-python" in pathlib.Path(f"/proc/{host['pid']}/cmdline").read_bytes() for host in report["hosts"])
     assert set(command("logs")) == {"controller", "agent", "job", "n0", "n1", "n2", "n3"}
     assert "already up" in command("up", "--on", "slurm", check=False).stderr
     assert command("down")["stopped"] == [f"job {job}"]
