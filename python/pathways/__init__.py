@@ -16,6 +16,7 @@ first lines name.
     _program    `pw.program`
     _pipeline   `pw.pipeline`
     _elastic    `pw.elastic`
+    _data       `pw.data`
     _commands   the command line
     _launchers  where clusters run: here, Slurm, Ray
 """
@@ -24,7 +25,7 @@ __version__ = "0.1.0"
 _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
 _ELASTIC = ("Elastic", "elastic")
 _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
-__all__ = ["__version__", "cond", "program", "seats", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_SLICES]
+__all__ = ["__version__", "cond", "data", "program", "seats", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_SLICES]
 
 
 def __getattr__(name):  # importing pathways does not import jax; these attributes do
@@ -36,6 +37,10 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
         from pathways._program import choice
 
         return getattr(choice, name)
+    if name == "data":
+        from pathways._data.batches import data
+
+        return data
     if name == "seats":
         from pathways._client.seats import seats
 

@@ -15,7 +15,7 @@ import pytest
 from conftest import PATIENCE, ROOT, clean_environment, eventually
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-from pathways._cluster import admin, local, records
+from pathways._cluster import admin, command_lines, local, records
 from pathways._cluster.shape import Shape
 
 colocated_python = pytest.importorskip("jax.experimental.colocated_python")
@@ -279,10 +279,3 @@ def test_a_cluster_at_an_address_refuses_functions_unless_its_operator_allows_th
 def test_the_other_door_says_which_one_to_take(run_script):
     done = run_script(IDENTITY, timeout=PATIENCE, PATHWAYS_DOOR="pjrt")
     assert done.returncode != 0 and "set PATHWAYS_DOOR=ifrt" in done.stderr
-
-
-def test_the_example_reads_batches_on_the_hosts(tmp_path):
-    done = subprocess.run([sys.executable, ROOT / "examples" / "host_data.py"], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,
-                          env=clean_environment(PATHWAYS_LOCAL="1x2x2"))
-    assert done.returncode == 0, done.stderr
-    assert "5 batches of 32 rows from 4 devices: mean 8831.5" in done.stdout

@@ -1,0 +1,102 @@
+"""`pw.data`: has batches made on the hosts ahead of their use, and hands them out in order."""
+
+import collections
+import concurrent.futures
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pathways._client import doors
+from pathways._data.feed import Feed
+
+
+def data(make, sharding, *, prefetch=2, state=None):
+    """Returns an iterator over batches that are made on the hosts of their devices, and no byte of which passes this process.
+
+    `make(part, parts)` is called on each host once and returns an iterable: a generator, grain, tf.data, torch's DataLoader. It yields the host's part of
+    each batch, `part` of `parts`, as numpy arrays in any tree. Parts are put together as by `jax.make_array_from_process_local_data`: with the first
+    dimension sharded over 4 hosts, parts of 8 rows make batches of 32. All batches have the same shapes. The pipeline ends when the first host's iterator
+    does; the batches that other hosts have beyond are left.
+
+    `sharding`: a NamedSharding of all arrays of a batch, or a tree of them. `prefetch`: how many batches are made and brought to the devices before they
+    are asked for. `state`: what `Batches.state()` returned, to go on from there.
+    """
+    return Batches(make, sharding, prefetch, state)
+
+
+class Batches:
+    """Batches from the hosts. See `pw.data`; one thread uses it.
+
+    A thread of its own asks the hosts for batches, so other functions of this program on the hosts need not wait for them.
+    """
+
+    def __init__(self, make, sharding, prefetch, state):
+        if prefetch < 0:
+            raise ValueError(f"pw.data: prefetch is {prefetch}; 0 makes each batch when it is asked for")
+        self._make, self._shardings, self._prefetch = make, sharding, prefetch
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "pathways-data")
+        self._begin(state)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        while not self._ended and len(self._coming) <= self._prefetch:
+            self._coming.append(self._thread.submit(self._ask))
+        if self._ended:
+            raise StopIteration
+        present, batch = self._coming.popleft().result()
+        if not np.asarray(present).all():
+            self._ended = True
+            self._coming.clear()
+            raise StopIteration
+        self._delivered += 1
+        return batch
+
+    def state(self):
+        """Returns where the pipeline is, after the last batch that it handed out: {"batches": number, "hosts": [bytes of each host]}. It can be pickled.
+
+        The iterators' own states, where they have `get_state` and `set_state`, or `state_dict` and `load_state_dict`. Otherwise the batches before it are
+        made again and dropped, when one goes on from there."""
+        return self._thread.submit(self._read_state).result()
+
+    def close(self):
+        """Lets go of the hosts' iterators. What was handed out stays."""
+        self._ended = True
+        self._coming.clear()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._feed = None
+
+    def _begin(self, state):
+        shardings = jax.tree.leaves(self._shardings)
+        devices = sorted({device for one in shardings for device in one.device_set}, key=lambda device: device.id)
+        self._local = doors.cluster_in_this_process()
+        feed, beside = Feed, lambda mesh_or_devices: mesh_or_devices
+        if not self._local:
+            from jax.experimental import colocated_python
+
+            feed, beside = colocated_python.colocated_python_class(Feed), colocated_python.colocated_cpu_devices
+        on_hosts = jax.tree.map(lambda one: NamedSharding(beside(one.mesh), one.spec), self._shardings)
+        self._each = NamedSharding(Mesh(np.array(beside(tuple(devices))), ("device",)), PartitionSpec("device"))
+        self._count = len(devices)
+        self._delivered = 0 if state is None else state["batches"]
+        self._coming, self._ended = collections.deque(), False
+        self._feed = feed(self._make, on_hosts, state, self._prefetch + 2)
+
+    def _number(self, value):
+        return jax.device_put(np.full(self._count, value, np.int32), self._each)
+
+    def _ask(self):
+        present, batch = self._feed.next(self._number(0))
+        shardings = jax.tree.broadcast(self._shardings, batch)
+        return present, jax.device_put(batch, shardings)  # from a host's CPU devices to its others; nothing where they are the same
+
+    def _read_state(self):
+        number = self._number(self._delivered)
+        parts, sizes = map(np.asarray, self._feed.state_size(number))
+        longest = 1 << int(max(sizes.max(), 1) - 1).bit_length()  # few lengths, since each is compiled
+        room = jax.device_put(np.zeros((self._count, longest), np.uint8), NamedSharding(self._each.mesh, PartitionSpec("device", None)))
+        rows = np.asarray(self._feed.state(number, room))
+        of_part = {int(part): rows[at, :sizes[at]].tobytes() for at, part in enumerate(parts)}  # the same on each device of a host
+        return {"batches": self._delivered, "hosts": [of_part[part] for part in sorted(of_part)]}

@@ -1,0 +1,120 @@
+"""The host's end of `pw.data`: one object on each host, which its client calls for one batch after the other."""
+
+import collections
+import pickle
+
+import jax
+import numpy as np
+
+_METHODS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))  # of grain's iterators; of torchdata's loaders
+_END = object()
+
+
+class Feed:
+    """Makes the host's part of each batch.
+
+    `make(part, parts)` returns what yields this host's part of each batch: numpy arrays in any tree. `shardings`: of the leaves of a batch, on the
+    hosts' CPU devices; one, or a tree of them. `state`: where to begin, as Batches.state() returns it. `kept`: how many of the latest states may be asked for.
+
+    A state is that after a number of batches. An iterator that cannot tell its state is made anew instead, and the batches are skipped.
+    """
+
+    def __init__(self, make, shardings, state, kept):
+        self._make, self._shardings, self._begin = make, shardings, state
+        self._made = 0  # batches, from the beginning of the data
+        self._states = collections.OrderedDict()  # number of batches -> the iterator's state then
+        self._kept = kept
+        self._iterator, self._source, self._part = None, None, None
+        self._shapes = None  # of the first batch
+        self._like = None    # the first batch: what is handed out after the end, when nobody looks at it
+
+    def next(self, call):
+        """Returns (whether there was a batch, the batch). `call`: an element for each device; its devices say which hosts take part."""
+        self._start(call)
+        try:
+            batch = jax.tree.map(np.asarray, next(self._iterator))
+        except StopIteration:
+            if self._like is None:
+                raise ValueError("pw.data: the iterator of this host has no batch at all") from None
+            return self._all(call, False), self._to_devices(self._like)
+        self._check(batch)
+        self._made += 1
+        self._keep()
+        return self._all(call, True), self._to_devices(batch)
+
+    def state_size(self, number):
+        """Returns, for each device, which part this host makes, and the bytes of its state after so many batches."""
+        size = len(self._state_after(number))
+        return self._all(number, self._part, np.int32), self._all(number, size, np.int32)
+
+    def state(self, number, room):
+        """Returns that state itself in each row of `room`, which is as long as the longest."""
+        rows = room.sharding.shard_shape(room.shape)
+        content = np.zeros(rows[1], np.uint8)
+        state = np.frombuffer(self._state_after(number), np.uint8)
+        content[:len(state)] = state
+        shards = [jax.device_put(np.broadcast_to(content, rows), shard.device) for shard in room.addressable_shards]
+        return jax.make_array_from_single_device_arrays(room.shape, room.sharding, shards)
+
+    def _start(self, call):
+        if self._iterator is not None:
+            return
+        hosts = sorted({device.process_index for device in call.sharding.device_set})
+        self._part = hosts.index(jax.process_index())
+        if self._begin is not None and len(self._begin["hosts"]) != len(hosts):
+            raise ValueError(f"pw.data: the state is of {len(self._begin['hosts'])} hosts, and there are {len(hosts)} now")
+        self._source = self._make(self._part, len(hosts))
+        self._iterator = iter(self._source)
+        if self._begin is not None:
+            self._go_to(self._begin["batches"], self._begin["hosts"][self._part])
+        self._keep()
+
+    def _go_to(self, batches, state):
+        owner, (_, set_state) = self._methods()
+        if owner is not None and state:
+            getattr(owner, set_state)(pickle.loads(state))
+        else:
+            for skipped in range(batches):
+                if next(self._iterator, _END) is _END:
+                    raise ValueError(f"pw.data: the state is after {batches} batches, and the iterator of this host has {skipped}")
+        self._made = batches
+
+    def _methods(self):
+        """Returns what has the methods of a state (None: nothing), and their names."""
+        for owner in (self._iterator, self._source):
+            for names in _METHODS:
+                if all(hasattr(owner, name) for name in names):
+                    return owner, names
+        return None, (None, None)
+
+    def _keep(self):
+        owner, (get_state, _) = self._methods()
+        self._states[self._made] = b"" if owner is None else pickle.dumps(getattr(owner, get_state)())
+        while len(self._states) > self._kept:
+            self._states.popitem(last=False)
+
+    def _state_after(self, number):
+        self._start(number)
+        wanted = int(number.addressable_shards[0].data[0])
+        if wanted not in self._states:
+            raise ValueError(f"pw.data: the state after {wanted} batches is not kept; kept are those after {list(self._states)}")
+        return self._states[wanted]
+
+    def _check(self, batch):
+        shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), batch)
+        if self._shapes is None:
+            self._shapes, self._like = shapes, batch
+        elif shapes != self._shapes:
+            raise ValueError(f"pw.data: batch {self._made} of this host has shapes {shapes}, the first one had {self._shapes}: leave out the incomplete "
+                             "batch at the end, or fill it up")
+
+    def _all(self, call, value, dtype=np.bool_):
+        """Returns an array like `call` whose elements of this host have a value."""
+        shards = [jax.device_put(np.full(shard.data.shape, value, dtype), shard.device) for shard in call.addressable_shards]
+        return jax.make_array_from_single_device_arrays(call.shape, call.sharding, shards)
+
+    def _to_devices(self, batch):
+        leaves, tree = jax.tree.flatten(batch)
+        shardings = jax.tree.leaves(jax.tree.broadcast(self._shardings, batch))
+        placed = [jax.make_array_from_process_local_data(sharding, leaf) for sharding, leaf in zip(shardings, leaves)]
+        return jax.tree.unflatten(tree, placed)

@@ -1,0 +1,197 @@
+"""`pw.data`: input pipelines on the hosts, compared with two processes of jax that read the same parts."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import PATIENCE, ROOT, clean_environment
+
+SHAPES = ["2x1x2", "1x2x2"]
+
+# What both sides read, and how each shard of a batch is written down.
+COMMON = """
+import json, os, sys
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def make(part, parts):
+    for batch in range(3):
+        rows = np.arange(4, dtype=np.float32)[:, None] + 100 * part + 1000 * batch
+        yield {"x": np.broadcast_to(rows, (4, 3)), "weight": np.full(4, part + batch, np.int32)}
+
+def written(number, batch):
+    return {f"{number} {name} {shard.index}": np.asarray(shard.data).tolist() for name, leaf in batch.items() for shard in leaf.addressable_shards}
+"""
+
+PROCESS = COMMON + """
+number = int(sys.argv[1])
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
+jax.distributed.initialize(sys.argv[2], 2, number)
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
+seen = {}
+for at, parts in enumerate(make(number, 2)):
+    seen |= written(at, {name: jax.make_array_from_process_local_data(sharding, part) for name, part in parts.items()})
+print(json.dumps(seen))
+"""
+
+OURS = COMMON + """
+import pathways as pw
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
+seen = {}
+for at, batch in enumerate(pw.data(make, sharding)):
+    seen |= written(at, batch)
+print(json.dumps(seen))
+"""
+
+
+def jax_reads(free_port, tmp_path):
+    script = tmp_path / "process.py"
+    script.write_text(PROCESS)
+    address = f"127.0.0.1:{free_port}"
+    env = {name: value for name, value in clean_environment().items() if name != "JAX_PLATFORMS"}
+    both = [subprocess.Popen([sys.executable, script, str(number), address], env=env, stdout=subprocess.PIPE, text=True) for number in range(2)]
+    seen = {}
+    for process in both:
+        seen |= json.loads(process.communicate(timeout=PATIENCE)[0])
+    return seen
+
+
+@pytest.fixture
+def free_port():
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shards_are_those_of_two_processes_of_jax(run_script, free_port, tmp_path, shape):
+    done = run_script(OURS, timeout=PATIENCE, PATHWAYS_LOCAL=shape)
+    assert done.returncode == 0, done.stderr
+    ours = json.loads(done.stdout)
+    assert ours == jax_reads(free_port, tmp_path)
+    assert len(ours) == 3 * 2 * 4, "three batches of two arrays on four devices"
+
+
+def test_in_a_cluster_of_one_host_it_is_one_part(run_script):
+    done = run_script(OURS, timeout=PATIENCE, PATHWAYS_LOCAL="1x1x2")  # the cluster is in the program's process
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["2 weight (slice(0, 2, None),)"] == [2, 2]
+
+
+WHERE = COMMON + """
+import pathways as pw
+def make(part, parts):
+    while True:
+        yield np.full(2, os.getpid(), np.int64)
+jax.config.update("jax_enable_x64", True)
+batches = pw.data(make, NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data")))
+pids = set(np.asarray(next(batches)).tolist())
+assert len(pids) == 2 and os.getpid() not in pids, pids
+batches.close()
+"""
+
+
+def test_the_hosts_make_the_batches(run_script):
+    done = run_script(WHERE, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x1")
+    assert done.returncode == 0, done.stderr
+
+
+# Hosts whose data end at different batches, by any iterator; begins where it is told.
+STATES = COMMON + """
+import pickle
+import pathways as pw
+
+class Counts:
+    def __init__(self, part, keeps):
+        self.at, self.part, self.made = 0, part, 0
+        if keeps:
+            self.get_state = lambda: {"at": self.at, "of": "x" * 100 * (part + 1)}
+            self.set_state = self.go_to
+    def go_to(self, state):
+        assert state["of"] == "x" * 100 * (self.part + 1), "each host has its own"
+        self.at = state["at"]
+    def __iter__(self):
+        return self
+    def __next__(self):
+        if self.at == 5 + self.part:
+            raise StopIteration
+        self.at += 1
+        self.made += 1
+        return np.array([10 * self.part + self.at, self.made])
+
+keeps = sys.argv[1:] == ["keeps"] or os.environ.get("KEEPS") == "1"
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
+def pipeline(**more):
+    return pw.data(lambda part, parts: Counts(part, keeps), sharding, prefetch=3, **more)
+def positions(batches):
+    return [np.asarray(batch).reshape(-1, 2).tolist() for batch in batches]
+
+first = pipeline()
+whole = positions(first)
+assert [[row[0] for row in batch] for batch in whole] == [[1, 11], [2, 12], [3, 13], [4, 14], [5, 15]], whole
+assert list(first) == [], "it has ended"
+
+again = pipeline()
+for _ in range(2):
+    next(again)
+state = pickle.loads(pickle.dumps(again.state()))
+assert state["batches"] == 2 and len(state["hosts"]) == 2 and all(bool(one) == keeps for one in state["hosts"]), state
+assert positions(again) == whole[2:], "what was asked for ahead is still there"
+rest = positions(pipeline(state=state))
+assert [[row[0] for row in batch] for batch in rest] == [[3, 13], [4, 14], [5, 15]], rest
+assert rest[0][0][1] == (1 if keeps else 3), "without states of its own, the batches before are made again"
+print("fine")
+"""
+
+
+@pytest.mark.parametrize("keeps", ["0", "1"])
+def test_it_goes_on_from_a_state(run_script, keeps):
+    done = run_script(STATES, timeout=PATIENCE, PATHWAYS_LOCAL="2x1x1", KEEPS=keeps)
+    assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
+
+
+FAULTS = COMMON + """
+import pathways as pw
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
+
+def says(make, **more):
+    try:
+        list(pw.data(make, sharding, **more))
+    except Exception as error:
+        return str(error)
+
+def breaks(part, parts):
+    yield np.zeros(2)
+    yield np.zeros(2)
+    if part == 1:
+        raise OSError("the disk of this host is gone")
+    yield np.zeros(2)
+    yield np.zeros(2)
+text = says(breaks)
+assert "the disk of this host is gone" in text and "host1" in text and "in breaks" in text, text
+
+def shrinks(part, parts):
+    yield np.zeros(2)
+    yield np.zeros(1)
+assert "leave out the incomplete batch" in says(shrinks)
+assert "has no batch at all" in says(lambda part, parts: [])
+assert "the state is of 3 hosts, and there are 2 now" in says(shrinks, state={"batches": 1, "hosts": [b""] * 3})
+assert "is after 7 batches, and the iterator of this host has 2" in says(shrinks, state={"batches": 7, "hosts": [b""] * 2})
+print("fine")
+"""
+
+
+def test_a_fault_of_an_iterator_names_its_host(run_script):
+    done = run_script(FAULTS, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x1")
+    assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
+
+
+def test_the_example_trains_from_what_the_hosts_read(tmp_path):
+    done = subprocess.run([sys.executable, ROOT / "examples" / "input_pipeline.py"], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,
+                          env=clean_environment(PATHWAYS_LOCAL="1x2x2"))
+    assert done.returncode == 0, done.stderr
+    assert "every weight is 1.00" in done.stdout and "saved at 20" in done.stdout, done.stdout
