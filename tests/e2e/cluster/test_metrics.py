@@ -138,7 +138,7 @@ def test_ports_follow_the_one_that_is_given(tmp_path):
         pathways("down")
 
 
-@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--controller=127.0.0.1:9", "--devices=1"])])
+@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"])])
 def test_other_machines_cannot_be_shown_metrics(pathways, program, words):
     from pathways._cluster import binaries
 
@@ -146,7 +146,7 @@ def test_other_machines_cannot_be_shown_metrics(pathways, program, words):
     assert done.returncode != 0 and "other machines reach that address" in done.stderr
 
 
-@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--controller=127.0.0.1:9", "--devices=1"])])
+@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"])])
 def test_a_port_needs_a_token(pathways, program, words, tmp_path):
     from pathways._cluster import binaries
 
