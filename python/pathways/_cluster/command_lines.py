@@ -127,7 +127,7 @@ class Security:
         return [] if self.identity is None else ["--token-file", self._token(who)]
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, usage_file=None, security=Security()):
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security()):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]

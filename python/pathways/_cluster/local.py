@@ -123,7 +123,7 @@ class Cluster:
     def _start_controller(self):
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
-                                        self.dispatch, self.hang_limit, self.usage_file, self.security)
+                                        self.dispatch, self.hang_limit, usage_file=self.usage_file, security=self.security)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)

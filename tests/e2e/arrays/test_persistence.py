@@ -212,7 +212,7 @@ print(error_of(lambda: save(w=w)))
 
 def test_hosts_that_do_not_share_the_files_are_named(tmp_path, monkeypatch):
     folders = iter([tmp_path / "a", tmp_path / "b"])
-    monkeypatch.setattr(command_lines, "_client_files", lambda here: ["--object-directory", next(folders)])
+    monkeypatch.setattr(command_lines, "_client_files", lambda here, users=False: ["--object-directory", next(folders)])
     cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path)
     cluster.start()
     try:
