@@ -135,7 +135,13 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
              "host memory for transfers under way; 0: half of the machine's memory");
   flags->Add("host-python", &options->host_python, "PATH",
              "a Python interpreter with the packages of the clients' programs: it runs their Python functions on this host "
-             "(jax.experimental.colocated_python), as the user of this process; default: such functions are refused");
+             "(jax.experimental.colocated_python), as --python-user; default: such functions are refused");
+  flags->Add("python-user", &options->python_rights.user, "NAME",
+             "run those functions as this user (default: that of this process), who must be able to read the interpreter and its packages; needs root");
+  flags->Add("python-memory", &options->python_rights.memory_bytes, "BYTES",
+             "the most private memory of each process that runs them; 0: no limit");
+  flags->Add("python-processes", &options->python_rights.processes, "N",
+             "the most processes and threads of --python-user on this host; 0: no limit");
   flags->Add("shared-memory", &options->shared_memory,
              "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another "
              "machine");
@@ -191,6 +197,7 @@ DeviceHost::~DeviceHost() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions options, const Environment& environment) {
   if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
+  PW_RETURN_IF_ERROR(worker::CheckRights(options.python_rights));
   PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
   AddPeers(options, ListenAddress(options), &runtime_options);
   std::unique_ptr<DeviceHost> host(new DeviceHost(std::move(options), environment));
@@ -221,7 +228,7 @@ worker::Environment DeviceHost::ForWorker() {
       options_.compile_cache, options_.compile_cache_bytes, worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
   worker.transport = environment_.transport;
   worker.python = {options_.host_python, absl::StrCat("host '", HostName(options_), "' of island '", options_.island, "'"),
-                   environment_.lanes, python_threads_};
+                   environment_.lanes, python_threads_, options_.python_rights};
   worker.next_launch_id = &next_launch_id_;
   worker.limits.device_memory_bytes = options_.memory_limit;
   worker.limits.staging_bytes = options_.staging_limit > 0 ? options_.staging_limit : HalfOfMemory();

@@ -25,6 +25,7 @@
 #include "pathways/identity/credentials.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/controller_link.h"
+#include "pathways/worker/python/rights.h"
 
 namespace pw {
 
@@ -41,6 +42,7 @@ struct DeviceHostOptions {
   int64_t staging_limit = 0;
   bool shared_memory = true;
   std::string host_python;
+  worker::PythonRights python_rights;
   std::string persistence_directory;
   std::string users_directory;
   std::string object_directory;

@@ -90,7 +90,10 @@ def _add_worker(worker):
 def _add_host_python(command):
     command.add_argument("--host-python", nargs="?", const=sys.executable, metavar="PATH",
                          help="let programs run Python functions on the hosts (jax.experimental.colocated_python), as the workers' user, with this "
-                              "interpreter (default: that of this command); without it they are refused")
+                              "interpreter (default: that of this command); without it and --python-user they are refused")
+    command.add_argument("--python-user", metavar="NAME", help="the same, but as this user, who must be able to read the interpreter; needs root")
+    command.add_argument("--python-memory", type=int, metavar="BYTES", help="the most private memory of each process that runs such functions")
+    command.add_argument("--python-processes", type=int, metavar="N", help="the most processes and threads of --python-user, on each host")
 
 
 def parser():

@@ -13,6 +13,7 @@
 #include "pathways/net/transport.h"
 #include "pathways/worker/python/host_part.h"
 #include "pathways/worker/python/message.h"
+#include "pathways/worker/python/rights.h"
 #include "pathways/worker/store/hazards.h"
 
 namespace pw::worker {
@@ -23,6 +24,7 @@ struct PythonOptions {
   std::string host_name = "this host";  // for errors: "host 'b0' of island 'b'"
   net::Transport* transport = nullptr;  // makes sockets to the processes; null: there are none here
   std::shared_ptr<Executor> threads;    // PythonProcess::Environment::threads
+  PythonRights rights;
 };
 
 struct PythonFunction {

@@ -21,13 +21,15 @@ const char* const kNotInherited[] = {"PATHWAYS_TOKEN", "PATHWAYS_ADDRESS", "PATH
 }  // namespace
 
 struct PythonProcess::Shared {
-  Shared(std::vector<std::string> command, Executor* strand, PythonProcess* process, Owner* owner)
+  Shared(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, Executor* strand, PythonProcess* process, Owner* owner)
       : child({std::move(command), 0, {std::begin(kNotInherited), std::end(kNotInherited)}}),
+        temporary(std::move(temporary)),
         strand(strand),
         process(process),
         owner(owner) {}
 
   ChildProcess child;
+  std::unique_ptr<PrivateFolder> temporary;  // of the thread that waits for the process
   Executor* const strand;
   std::atomic<bool> stopping = false;
   // Of the strand. Null once the process has been destroyed.
@@ -56,10 +58,10 @@ class PythonProcess::Incoming final : public net::FileSocket::Handler {
   const std::shared_ptr<Shared> shared_;
 };
 
-PythonProcess::PythonProcess(std::vector<std::string> command, const std::string& greeting, const Environment& environment,
-                             Owner* owner)
+PythonProcess::PythonProcess(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, const std::string& greeting,
+                             const Environment& environment, Owner* owner)
     : environment_(environment),
-      shared_(std::make_shared<Shared>(std::move(command), environment.strand, this, owner)),
+      shared_(std::make_shared<Shared>(std::move(command), std::move(temporary), environment.strand, this, owner)),
       incoming_(std::make_unique<Incoming>(shared_)) {
   key_ = environment_.files->Expect([shared = shared_](std::unique_ptr<net::FileSocket> socket) {
     auto held = std::make_shared<std::unique_ptr<net::FileSocket>>(std::move(socket));
@@ -91,6 +93,7 @@ PythonProcess::PythonProcess(std::vector<std::string> command, const std::string
     }
     const bool started = shared->child.pid() != 0;
     const std::string how = shared->child.End();
+    shared->temporary.reset();
     shared->strand->Post([shared, how = started ? how : std::string(status.message())] {
       if (shared->owner != nullptr) shared->owner->OnEnded(how);
     });

@@ -23,6 +23,7 @@
 #include "pathways/base/executor.h"
 #include "pathways/net/file_socket.h"
 #include "pathways/worker/python/message.h"
+#include "pathways/worker/python/rights.h"
 
 namespace pw::worker {
 
@@ -42,8 +43,9 @@ class PythonProcess {
     net::FileListener* files;
   };
 
-  // `greeting`: fields of the JSON object that the process reads first. `owner` outlives this.
-  PythonProcess(std::vector<std::string> command, const std::string& greeting, const Environment& environment, Owner* owner);
+  // `temporary`: removed once the process has ended. `greeting`: fields of the JSON object that the process reads first. `owner` outlives this.
+  PythonProcess(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, const std::string& greeting,
+                const Environment& environment, Owner* owner);
   ~PythonProcess();
 
   void Send(OutgoingMessage message);

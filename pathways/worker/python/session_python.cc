@@ -26,8 +26,10 @@ absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
     loaded_.clear();
     pid_ = 0;
     const PythonOptions& options = *environment_.options;
+    PW_ASSIGN_OR_RETURN(auto temporary, PrivateFolder::Create(options.rights.user));
+    std::vector<std::string> command = WithRights(options.rights, temporary->path(), {options.python, "-P", "-m", "pathways._colocated.host"});
     process_ = std::make_unique<PythonProcess>(
-        std::vector<std::string>{options.python, "-P", "-m", "pathways._colocated.host"}, Greeting(hosts_, options.host_name),
+        std::move(command), std::move(temporary), Greeting(hosts_, options.host_name),
         PythonProcess::Environment{environment_.core->strand, options.threads, environment_.files},
         static_cast<PythonProcess::Owner*>(this));
   }

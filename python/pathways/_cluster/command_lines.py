@@ -52,11 +52,23 @@ def _front_door():
     return ["--translator-python", sys.executable, *_client_files(here=True)]
 
 
-def _host_python(named, own_only):
-    """Returns the flags of a worker that runs clients' Python functions. `named`: the interpreter. Without one, PATHWAYS_HOST_PYTHON names it; "off":
-    none. Else it is this one if only this user's processes can connect (`own_only`): a client's functions have the worker's rights."""
-    named = named or os.environ.get("PATHWAYS_HOST_PYTHON") or (sys.executable if own_only else "off")
-    return [] if named == "off" else ["--host-python", named]
+@dataclasses.dataclass(frozen=True)
+class HostPython:
+    """How workers run clients' Python functions."""
+
+    interpreter: str | None = None  # None: PATHWAYS_HOST_PYTHON names it; "off": none
+    user: str | None = None         # as whom; None: as the worker
+    memory: int | None = None       # bytes of private memory for each client; None: no limit
+    processes: int | None = None    # and threads, of `user`; None: no limit
+
+    def flags(self, own_only=False):
+        """`own_only`: only this user's processes can connect. Then functions run with this interpreter if none is named; else they are refused, unless
+        a user is named for them: a client's functions would have the worker's rights."""
+        interpreter = self.interpreter or os.environ.get("PATHWAYS_HOST_PYTHON") or (sys.executable if own_only or self.user else "off")
+        if interpreter == "off":
+            return []
+        limits = {"--python-user": self.user, "--python-memory": self.memory, "--python-processes": self.processes}
+        return ["--host-python", interpreter, *(f"{flag}={value}" for flag, value in limits.items() if value is not None)]
 
 
 def agent(cluster, listen, port_file=None, patience=None, access=None):
@@ -73,7 +85,7 @@ def local(island, host, platform, devices, port_file, listen):
     """Returns the command line of a cluster of one host in one process. Its first line of the port file is the address that programs connect to;
     `listen`: the address of its controller."""
     return [binaries.find("pathways-local"), "--port-file", port_file, *_local(island, host, platform, devices, listen), *_front_door(),
-            *_host_python(None, listen.startswith("unix:"))]
+            *HostPython().flags(listen.startswith("unix:"))]
 
 
 def local_in_this_process(island, host, platform, devices, listen, log):
@@ -148,12 +160,12 @@ def _devices(platform, devices):
 
 
 def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None,
-           listen_lanes=None, host_python=None, own_only=False, access=()):
+           listen_lanes=None, host_python=HostPython(), own_only=False, access=()):
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
-    on which the other workers reach this one. `host_python`, `own_only`: as in _host_python. `access`: the flags with which it joins."""
+    on which the other workers reach this one. `own_only`: as in HostPython. `access`: the flags with which it joins."""
     args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *access,
-            *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *_host_python(host_python, own_only)]
+            *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *host_python.flags(own_only)]
     if platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:

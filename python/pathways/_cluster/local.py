@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None,
-                 hang_limit=None, usage_file=None, host_python=None):
+                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython()):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -51,7 +51,7 @@ class Cluster:
         self.heartbeat = heartbeat
         self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
         self.spill = spill
-        self.host_python = host_python  # the interpreter for clients' Python functions; None: command_lines' own choice
+        self.host_python = host_python
         self.dispatch = dispatch
         self.usage_file = usage_file  # where the controller keeps what users use; None: nowhere
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice

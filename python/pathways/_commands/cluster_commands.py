@@ -9,7 +9,7 @@ import sys
 import time
 
 from pathways._client import shares
-from pathways._cluster import admin, local, records, run_folders
+from pathways._cluster import admin, command_lines, local, records, run_folders
 from pathways._cluster.shape import Shape
 from pathways._commands import check_trace, status_text
 
@@ -17,6 +17,10 @@ from pathways._commands import check_trace, status_text
 def shape_of(args):
     base = local.default_shape()
     return Shape(args.islands or base.islands, args.hosts or base.hosts, args.devices or base.devices).checked()
+
+
+def host_python(args):
+    return command_lines.HostPython(args.host_python, args.python_user, args.python_memory, args.python_processes)
 
 
 def say(args, fields, text):

@@ -8,6 +8,7 @@ import sys
 import time
 
 from pathways._cluster import addresses, admin, command_lines, credentials, local, records
+from pathways._commands import cluster_commands
 
 _PAUSE_SECONDS = 0.2
 
@@ -81,7 +82,7 @@ def worker(args):
     host = host_name(args.host, report)
     command = command_lines.worker(where, host, args.island, platform, args.devices or local.default_shape().devices, advertise=args.advertise,
                                    checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes,
-                                   host_python=args.host_python, access=_join_access(address, where, args.token_file))
+                                   host_python=cluster_commands.host_python(args), access=_join_access(address, where, args.token_file))
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.metrics_port is not None and args.metrics_token_file is None:

@@ -4,6 +4,7 @@ RAY_ADDRESS names the Ray cluster; the default is the one that this machine belo
 which ends only them and the placement group. Ray restarts actors that end (_launchers/ray_actors.py).
 """
 
+import dataclasses
 import os
 import secrets
 import socket
@@ -113,7 +114,7 @@ class RayCluster:
     def _spec(self):
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit,
-                "host_python": self._args.host_python, "spill": self._args.spill, "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
+                "host_python": dataclasses.asdict(cluster_commands.host_python(self._args)), "spill": self._args.spill, "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
                 "tls": self._args.tls, "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 

@@ -4,6 +4,7 @@ Within an allocation (salloc, sbatch) the cluster is a step of that job; outside
 processes (_launchers/slurm_node.py); no program data passes through it. The nodes share the cluster's folder, below PATHWAYS_HOME.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import time
 
 from pathways._cluster import addresses, admin, command_lines, local, processes, records
 from pathways._cluster.shape import Shape
+from pathways._commands import cluster_commands
 
 _PAUSE_SECONDS = 0.3
 _STOP_SECONDS = 60
@@ -94,7 +96,7 @@ class SlurmCluster:
     def start(self):
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
-                "memory_limit": args.memory_limit, "host_python": args.host_python, "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit,
+                "memory_limit": args.memory_limit, "host_python": dataclasses.asdict(cluster_commands.host_python(args)), "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit,
                 "listen": args.listen or "0.0.0.0:0", "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy or "none", ""), "tls": args.tls}
         (self.folder / "spec.json").write_text(json.dumps(spec))
         try:

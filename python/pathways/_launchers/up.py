@@ -68,14 +68,14 @@ def _start_here(args):
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
                          listen_proxy=_listen_proxy(args), security=_security(args), metrics_port=_metrics_port(args),
-                         hang_limit=_hang_limit(args), usage_file=_usage_file(args), host_python=args.host_python).start()
+                         hang_limit=_hang_limit(args), usage_file=_usage_file(args), host_python=cluster_commands.host_python(args)).start()
 
 
 def _start_simulated(args):
     if args.islands or args.hosts or args.devices or args.platform:
         raise ValueError("--simulated gives the shape and the platform itself: leave out --islands, --hosts, --devices and --platform")
-    if args.no_workers or args.checksum or args.spill or args.memory_limit or args.host_python:
-        raise ValueError("--no-workers, --checksum, --spill, --memory-limit and --host-python are for real hosts, not --simulated")
+    if args.no_workers or args.checksum or args.spill or args.memory_limit or args.host_python or args.python_user:
+        raise ValueError("--no-workers, --checksum, --spill, --memory-limit, --host-python and --python-user are for real hosts, not --simulated")
     joinable = local.Joinable(True, args.listen_workers, args.advertise)
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,

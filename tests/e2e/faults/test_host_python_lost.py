@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import eventually
 
-from pathways._cluster import local, records
+from pathways._cluster import command_lines, local, records
 from pathways._cluster.shape import Shape
 
 colocated_python = pytest.importorskip("jax.experimental.colocated_python")
@@ -73,7 +73,7 @@ print("OTHER", pid_on(second))
 
 
 def test_the_process_of_a_worker_that_is_killed_ends_and_other_hosts_go_on(run_script, tmp_path):
-    cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path, host_python=sys.executable).start()
+    cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path, host_python=command_lines.HostPython(sys.executable)).start()
     try:
         (victim,) = [process.pid for process in cluster.processes if process.name.endswith("host0")]
         done = run_script(WORKER, PATHWAYS_ADDRESS=cluster.address, VICTIM=str(victim))

@@ -246,7 +246,7 @@ assert np.array_equal(np.asarray(total), np.full(64, 1 << 20)), total
 
 
 def test_no_byte_of_an_array_passes_controller_or_client(run_script, tmp_path):
-    cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path, host_python=sys.executable).start()
+    cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path, host_python=command_lines.HostPython(sys.executable)).start()
     try:
         done = run_script(BYTES, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address)
         assert done.returncode == 0, done.stderr
