@@ -137,7 +137,8 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
              "a Python interpreter with the packages of the clients' programs: it runs their Python functions on this host "
              "(jax.experimental.colocated_python), as --python-user; default: such functions are refused");
   flags->Add("python-user", &options->python_rights.user, "NAME",
-             "run those functions as this user (default: that of this process), who must be able to read the interpreter and its packages; needs root");
+             "run those functions as this user (default: that of this process), who must be able to read the interpreter and its "
+             "packages; needs root");
   flags->Add("python-memory", &options->python_rights.memory_bytes, "BYTES",
              "the most private memory of each process that runs them; 0: no limit");
   flags->Add("python-processes", &options->python_rights.processes, "N",
@@ -225,7 +226,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.disk = &disk_;
   worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory, options_.users_directory);
   worker.compile_cache = std::make_shared<worker::CompileCache>(
-      options_.compile_cache, options_.compile_cache_bytes, worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
+      options_.compile_cache, options_.compile_cache_bytes,
+      worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
   worker.transport = environment_.transport;
   worker.python = {options_.host_python, absl::StrCat("host '", HostName(options_), "' of island '", options_.island, "'"),
                    environment_.lanes, python_threads_, options_.python_rights};

@@ -21,7 +21,8 @@ const char* const kNotInherited[] = {"PATHWAYS_TOKEN", "PATHWAYS_ADDRESS", "PATH
 }  // namespace
 
 struct PythonProcess::Shared {
-  Shared(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, Executor* strand, PythonProcess* process, Owner* owner)
+  Shared(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, Executor* strand, PythonProcess* process,
+         Owner* owner)
       : child({std::move(command), 0, {std::begin(kNotInherited), std::end(kNotInherited)}}),
         temporary(std::move(temporary)),
         strand(strand),
@@ -58,8 +59,8 @@ class PythonProcess::Incoming final : public net::FileSocket::Handler {
   const std::shared_ptr<Shared> shared_;
 };
 
-PythonProcess::PythonProcess(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, const std::string& greeting,
-                             const Environment& environment, Owner* owner)
+PythonProcess::PythonProcess(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary,
+                             const std::string& greeting, const Environment& environment, Owner* owner)
     : environment_(environment),
       shared_(std::make_shared<Shared>(std::move(command), std::move(temporary), environment.strand, this, owner)),
       incoming_(std::make_unique<Incoming>(shared_)) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pathways/net/socket.h"
 
 namespace pw::worker {
 
@@ -24,7 +25,8 @@ struct PythonRights {
 // Returns an error, for the operator, if this process cannot give these rights.
 absl::Status CheckRights(const PythonRights& rights);
 
-// A folder for one process's temporary files, which no other user can read. It is removed with all that is in it.
+// A folder for one process's temporary files, which no other user can read. It is removed with all that is in it. A worker that is killed leaves its folders:
+// a lock shows which ones are in use, and whoever makes a folder removes those that are not.
 class PrivateFolder {
  public:
   // `user`: who owns it; empty: this process's own.
@@ -36,11 +38,13 @@ class PrivateFolder {
   const std::string& path() const { return path_; }
 
  private:
-  explicit PrivateFolder(std::string path) : path_(std::move(path)) {}
+  PrivateFolder(std::string path, net::Fd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   const std::string path_;
+  const net::Fd lock_;
 };
 
 // Returns the command that runs `command` with these rights and this folder for temporary files.
-std::vector<std::string> WithRights(const PythonRights& rights, const std::string& temporary, const std::vector<std::string>& command);
+std::vector<std::string> WithRights(const PythonRights& rights, const std::string& temporary,
+                                    const std::vector<std::string>& command);
 
 }  // namespace pw::worker

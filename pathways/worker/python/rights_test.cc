@@ -37,8 +37,9 @@ TEST(PythonRights, WithoutAnyOnlyTheFolderForTemporaryFilesIsSet) {
 TEST(PythonRights, AreThoseOfTheStartedProcess) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can start processes as another user";
   EXPECT_EQ(Says({"nobody", 0, 0}, "id -un; id -Gn"), "nobody\nnogroup\n");
-  EXPECT_EQ(Says({"nobody", 0, 0}, "echo $TMPDIR $USER $LOGNAME; grep NoNewPrivs /proc/self/status | tr -d '\\t'"), "/tmp nobody nobody\nNoNewPrivs:1\n");
-  EXPECT_EQ(Says({"nobody", 1 << 30, 64}, "ulimit -d; ulimit -u"), "1048576\n64\n");
+  EXPECT_EQ(Says({"nobody", 0, 0}, "echo $TMPDIR $USER $LOGNAME; grep NoNewPrivs /proc/self/status | tr -d '\\t'"),
+            "/tmp nobody nobody\nNoNewPrivs:1\n");
+  EXPECT_EQ(Says({"nobody", 1 << 30, 64}, "ulimit -d; ulimit -p"), "1048576\n64\n");
 }
 
 TEST(PythonRights, AreGivenOnlyWhereTheyCanBe) {
@@ -71,6 +72,18 @@ TEST(PrivateFolder, IsTheUsersAndGoesWithAllThatIsInIt) {
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_TRUE(std::filesystem::exists(elsewhere / "kept")) << "no link is followed";
   std::filesystem::remove_all(elsewhere);
+}
+
+// What a worker that was killed has left goes when the next one makes a folder; those in use stay.
+TEST(PrivateFolder, OfAProcessThatIsGoneIsRemovedByTheNext) {
+  auto used = PrivateFolder::Create("");
+  ASSERT_TRUE(used.ok()) << used.status();
+  const std::filesystem::path left = std::filesystem::temp_directory_path() / "pathways-python-gone00";
+  std::filesystem::create_directories(left / "a");
+  auto next = PrivateFolder::Create("");
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists((*used)->path()));
 }
 
 }  // namespace

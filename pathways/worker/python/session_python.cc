@@ -27,7 +27,8 @@ absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
     pid_ = 0;
     const PythonOptions& options = *environment_.options;
     PW_ASSIGN_OR_RETURN(auto temporary, PrivateFolder::Create(options.rights.user));
-    std::vector<std::string> command = WithRights(options.rights, temporary->path(), {options.python, "-P", "-m", "pathways._colocated.host"});
+    std::vector<std::string> command =
+        WithRights(options.rights, temporary->path(), {options.python, "-P", "-m", "pathways._colocated.host"});
     process_ = std::make_unique<PythonProcess>(
         std::move(command), std::move(temporary), Greeting(hosts_, options.host_name),
         PythonProcess::Environment{environment_.core->strand, options.threads, environment_.files},

@@ -9,7 +9,7 @@ import sysconfig
 import tempfile
 
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, eventually
 
 from pathways._cluster import command_lines, local
 from pathways._cluster.shape import Shape
@@ -69,12 +69,12 @@ def test_functions_have_the_rights_that_the_operator_gives(run_script, interpret
     cluster = local.Cluster(Shape.parse("1x1x1"), tmp_path, host_python=rights).start()
     try:
         done = run_script(PROGRAM, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address)
+        assert eventually(lambda: set(pathlib.Path(tempfile.gettempdir()).glob("pathways-python-*")) <= before), "temporary files are left"
     finally:
         cluster.stop()
     assert done.returncode == 0, done.stderr + (tmp_path / "host0.log").read_text()
     nobody = 65534
     assert done.stdout == f"{[nobody, 1, nobody, 0o700, 0, 0, 0, 1]}\n"
-    assert set(pathlib.Path(tempfile.gettempdir()).glob("pathways-python-*")) <= before, "the folder for temporary files is gone"
 
 
 @pytest.mark.parametrize("options, said", [
