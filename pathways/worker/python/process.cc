@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kOutputBytes = 16 << 10;
 
 // These concern the worker alone, or would choose another backend for jax.
-const char* const kNotInherited[] = {"PATHWAYS_TOKEN", "PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "JAX_PLATFORMS", "XLA_FLAGS"};
+const char* const kNotInherited[] = {"PATHWAYS_TOKEN_FILE", "PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "JAX_PLATFORMS", "XLA_FLAGS"};
 
 }  // namespace
 
