@@ -77,14 +77,22 @@ def command(tmp_path):
     command("down", check=False)
 
 
+@pytest.fixture
+def hosts(command):
+    hosts = {}
+    yield hosts
+    for host in hosts.values():
+        host.end()
+
+
 RETRY, PAUSE = "elastic_retry(minimum_slice_count=2, poll_interval=0.05)", "pause_resume(max_retries=9, poll_interval=0.05)"
 
 
 @pytest.mark.parametrize("retry, story, hosts_of_c", [(RETRY, [3, 2, 3], 1), (RETRY, [3, 2, 3], 2), (PAUSE, [3, 3], 1)],
                          ids=["elastic_retry", "elastic_retry, an island of two hosts", "pause_resume"])
-def test_training_goes_on_from_a_snapshot(command, tmp_path, retry, story, hosts_of_c):
+def test_training_goes_on_from_a_snapshot(command, hosts, tmp_path, retry, story, hosts_of_c):
     up = command("up", "--devices", "2")
-    hosts = {"b": Host(command, up["address"], "b", "b", tmp_path)}
+    hosts["b"] = Host(command, up["address"], "b", "b", tmp_path)
     for name in ("d", "c")[-hosts_of_c:]:  # one of them is killed
         hosts[name] = Host(command, up["address"], name, "c", tmp_path, devices=2 // hosts_of_c)
     hosts_of(command, 1 + len(hosts))
@@ -108,5 +116,3 @@ def test_training_goes_on_from_a_snapshot(command, tmp_path, retry, story, hosts
     expected = undisturbed(max(step for step, _ in losses) + 1)
     for step, loss in losses:
         assert loss == pytest.approx(expected[step], rel=1e-3, abs=1e-6), step
-    for host in hosts.values():
-        host.end()
