@@ -2,11 +2,15 @@
 #pragma once
 
 #include <condition_variable>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "pathways/base/future.h"
 
 namespace pw {
@@ -24,6 +28,16 @@ absl::StatusOr<T> Await(const Future<T>& future) {
   std::unique_lock<std::mutex> lock(mu);
   changed.wait(lock, [&] { return result.has_value(); });
   return *std::move(result);
+}
+
+// The same for no longer than this; then DEADLINE_EXCEEDED.
+template <class T>
+absl::StatusOr<T> AwaitFor(const Future<T>& future, absl::Duration limit) {
+  auto promise = std::make_shared<std::promise<absl::StatusOr<T>>>();  // the value may come after the wait
+  auto result = promise->get_future();
+  future.OnReady([promise](const absl::StatusOr<T>& value) { promise->set_value(value); });
+  if (result.wait_for(absl::ToChronoMilliseconds(limit)) == std::future_status::ready) return result.get();
+  return absl::DeadlineExceededError(absl::StrCat("nothing came within ", absl::FormatDuration(limit)));
 }
 
 }  // namespace pw

@@ -1,4 +1,6 @@
 // pathways-agent: the front door beside the client. Wiring only; frontend/ serves jax's clients, client/ speaks to the controller.
+#include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +11,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/flags.h"
 #include "pathways/base/log.h"
+#include "pathways/base/notice.h"
 #include "pathways/base/open_files.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/stop_signal.h"
@@ -16,10 +19,10 @@
 #include "pathways/base/thread_pool.h"
 #include "pathways/base/timer_queue.h"
 #include "pathways/bin/front_door.h"
-#include "pathways/bin/longest_silence.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/net/longest_silence.h"
 
 namespace {
 
@@ -31,6 +34,7 @@ struct Options {
   pw::client::RemoteCluster::Options cluster;
   pw::identity::CredentialOptions credentials;
   pw::FrontDoorOptions door;
+  int notices = -1;
   bool exit_with_parent = false;
 };
 
@@ -45,6 +49,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("patience", &options->cluster.patience, "DURATION", "how long the controller may be out of reach while a session is opened");
   pw::identity::DeclareCredentials(&options->credentials, "a user's", flags);
   pw::DeclareFrontDoor(&options->door, flags);
+  flags->Add("notices", &options->notices, "FD",
+             "an open file, the program's standard error: gets a line when the connection to the controller is lost");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
 }
 
@@ -60,10 +66,17 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   std::unique_ptr<pw::client::RemoteCluster> cluster;
   pw::ThreadPool executor("pw-agent", 1);
   pw::Strand strand(&executor);
-  pw::net::AsioTransport transport({.longest_silence = pw::kLongestSilence, .tls = credentials.tls});
+  pw::net::AsioTransport transport({.longest_silence = pw::net::kLongestSilence, .tls = credentials.tls});
   pw::TimerQueue timers(&clock);
   options.cluster.remedy = kRemedy;
   options.cluster.machine = NetworkName();
+  if (options.notices >= 0 && fcntl(options.notices, F_SETFD, FD_CLOEXEC) != 0) {
+    return absl::InvalidArgumentError("--notices must be the number of an open file");
+  }
+  options.cluster.say = [fd = options.notices](const std::string& line) {
+    PW_LOG_WARNING << line;
+    if (fd >= 0) pw::PrintNotice(fd, line);
+  };
   cluster = std::make_unique<pw::client::RemoteCluster>(options.cluster, pw::client::Link::Environment{&transport, &strand, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_LOG_INFO << "agent: jax programs connect to " << door->address() << "; the controller is at " << options.cluster.controller;
@@ -76,6 +89,7 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
 int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
+  signal(SIGPIPE, SIG_IGN);             // nobody may read what it prints any more
   setenv("GRPC_VERBOSITY", "NONE", 0);  // its complaints repeat, less clearly, what our errors say
   Options options;
   pw::Flags flags("pathways-agent",

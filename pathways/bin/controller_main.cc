@@ -26,17 +26,19 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
-#include "pathways/bin/longest_silence.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/identity/token_file.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/net/longest_silence.h"
 #include "pathways/session/service.h"
 #include "pathways/usage/usage_writer.h"
 
 namespace {
+
+constexpr absl::Duration kLongestGrace = absl::Hours(24 * 7);
 
 struct Options {
   pw::ClusterFlags cluster;
@@ -50,6 +52,7 @@ struct Options {
   std::string token_id;
   pw::MetricsFlags metrics;
   std::string usage_file;
+  absl::Duration client_grace = absl::Minutes(10);
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
@@ -95,6 +98,9 @@ void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareMetrics(&options->metrics, flags);
   flags->Add("usage-file", &options->usage_file, "PATH",
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
+  flags->Add(
+      "client-grace", &options->client_grace, "DURATION",
+      "how long a client whose connection is broken may stay away: its session and arrays wait for so long; 0: they end at once");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("status", &options->status, "ADDRESS",
@@ -185,6 +191,8 @@ void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw:
 }
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+  if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
+    return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   pw::WallClock wall_clock;
   std::unique_ptr<pw::usage::UsageWriter> usage;
@@ -197,17 +205,19 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const auto identity, OpenIdentity(options, &wall_clock));
   const std::shared_ptr<pw::net::Tls> tls = identity == nullptr ? nullptr : identity->tls();
   cluster_options.identity = identity.get();
+  cluster_options.client_grace = options.client_grace;
   // Before anybody connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
   pw::ThreadPool executor("pw-controller", 1);
-  pw::net::AsioTransport transport({.tls = tls}), to_clients({.longest_silence = pw::kLongestSilence, .tls = tls});
+  pw::net::AsioTransport transport({.tls = tls}), to_clients({.longest_silence = pw::net::kLongestSilence, .tls = tls});
   pw::TimerQueue timers(&clock);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
   pw::session::SessionService::Options sessions;
+  sessions.grace = options.client_grace;
   sessions.make_key = pw::RandomKey;
   sessions.identity = identity.get();
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});

@@ -1,5 +1,7 @@
 #include "pathways/client/client.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <numeric>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "pathways/base/timer_queue.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
+#include "pathways/net/longest_silence.h"
 #include "pathways/session/questions.h"
 
 namespace pw::client {
@@ -44,12 +47,12 @@ std::vector<Handle> HandlesOf(absl::Span<const Array* const> arrays) {
 // callbacks post to.
 struct Client::Way {
   Way(const Options& options, const identity::Credentials& credentials)
-      : transport({.tls = credentials.tls}),
+      : transport({.longest_silence = net::kLongestSilence, .tls = credentials.tls}),
         cluster({.controller = options.controller,
                  .patience = options.timeout,
-                 .absence = options.absence,
                  .remedy = options.remedy,
                  .token = credentials.token,
+                 .say = options.say,
                  .machine = ""},
                 Link::Environment{&transport, &strand, &timers, &clock}) {}
 
@@ -70,7 +73,29 @@ struct Client::State {
   SessionId id;
   std::shared_ptr<const session::ClusterInfo> info;
   std::shared_ptr<const session::SpareDevices> spares;
+  const pid_t process = ::getpid();
+  std::atomic<bool> full = false;  // the session has much that the controller has not taken
 
+  // As Post, for requests that many may follow, which nobody waits for: holds the caller back while the session is full.
+  void PostPiece(absl::AnyInvocable<void(session::Session&) &&> task) {
+    if (way == nullptr) return Post(std::move(task));
+    if (full.load(std::memory_order_relaxed) && !way->strand.RunsHere()) AwaitRoom();
+    Post([this, task = std::move(task)](session::Session& session) mutable {
+      std::move(task)(session);
+      if (session.suspended()) full.store(true, std::memory_order_relaxed);
+    });
+  }
+  void AwaitRoom() {
+    Promise<Unit> room;
+    const Future<Unit> there = room.future();
+    Post([this, room = std::move(room)](session::Session& session) mutable {
+      session.WhenResumed([this, room = std::move(room)]() mutable {
+        full.store(false, std::memory_order_relaxed);
+        room.Set(Unit());
+      });
+    });
+    Await(there).status().IgnoreError();
+  }
   void Post(absl::AnyInvocable<void(session::Session&) &&> task) {
     cluster->Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
   }
@@ -103,6 +128,16 @@ Client::~Client() {
     closed.Set(Unit());
   });
   Await(done).status().IgnoreError();
+}
+
+void Client::Leave(absl::Duration limit) {
+  if (state_->way == nullptr || ::getpid() != state_->process) return;  // a forked child has no threads that could, and is not the client
+  Promise<Unit> left;
+  const Future<Unit> done = left.future();
+  state_->cluster->Post([way = state_->way.get(), id = state_->id, left = std::move(left)]() mutable {
+    way->cluster.Leave(id, [left = std::move(left)]() mutable { left.Set(Unit()); });
+  });
+  AwaitFor(done, limit).status().IgnoreError();
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) {
@@ -158,7 +193,7 @@ Future<Executable> Client::CompileProgram(Bytes program) {
 
 Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
   const Handle handle = NewHandle();
-  state_->Post([handle, spec, data = std::move(data)](session::Session& session) mutable {
+  state_->PostPiece([handle, spec, data = std::move(data)](session::Session& session) mutable {
     session::HostShard source{handle, {spec.dtype, spec.dims, std::nullopt}, {}};
     source.shards.resize(spec.sharding.num_shards());
     std::iota(source.shards.begin(), source.shards.end(), 0);
@@ -195,13 +230,14 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   request.non_donatable = std::move(options.non_donatable);
   request.devices = std::move(options.devices);
   if (!options.end) {
-    state_->Post([request = std::move(request)](session::Session& session) { session.Execute(request).status().IgnoreError(); });
+    state_->PostPiece(
+        [request = std::move(request)](session::Session& session) { session.Execute(request).status().IgnoreError(); });
     return run;
   }
   request.status = NewHandle();
   Promise<Unit> ended;
   run.end = ended.future();
-  state_->Post([request = std::move(request), ended = std::move(ended)](session::Session& session) mutable {
+  state_->PostPiece([request = std::move(request), ended = std::move(ended)](session::Session& session) mutable {
     session.Execute(request).status().IgnoreError();
     session.FetchExecuteResult(request.status, [ended = std::move(ended)](absl::StatusOr<session::RunResult> result) mutable {
       ended.Set(result.ok() ? absl::StatusOr<Unit>(Unit()) : result.status());

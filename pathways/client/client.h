@@ -7,14 +7,16 @@
 //   std::vector<client::Array> y = (*client)->Execute(*program, {&x});
 //   absl::StatusOr<Bytes> data = Await((*client)->Fetch(y[0]));
 //
-// Connect, Open and the destructor block; all other methods return at once. An Array is a name: a computation may use the result of another
-// that has not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error
-// passes to all arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
+// Connect, Open and the destructor block; all other methods return at once, but Put and Execute wait while the session keeps many megabytes
+// of requests that the controller, which may be away, has not taken. An Array is a name: a computation may use the result of another that has
+// not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error passes to all
+// arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
 //
 // Any thread. Calls that happen one after the other take effect in that order. Arrays and executables must not outlive their client.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,9 +76,10 @@ class Client {
     std::string controller;                      // its address for clients
     std::string description;                     // for people: shown by `pathways status`
     absl::Duration timeout = absl::Seconds(30);  // how long Connect tries
-    absl::Duration absence = absl::Seconds(30);  // how long a broken connection may last; zero ends the session at once
     identity::CredentialOptions credentials = {};  // needed unless the address is a Unix socket
     std::string remedy = {};                     // a sentence for the user, added to the error of a lost session
+    std::function<void(const std::string&)> say =
+        {};  // takes a line for the user about a connection that is lost and is made again; on a thread of the client's
   };
   // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
@@ -84,6 +87,9 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, std::string description);
   // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
+  // The process ends, and this object does not: says goodbye to the controller, which would otherwise wait for this client. Waits for no longer
+  // than this. Nothing may be asked afterwards.
+  void Leave(absl::Duration limit);
 
   const session::ClusterInfo& cluster() const;
   const session::SpareDevices& spares() const;  // on which this session can have virtual slices

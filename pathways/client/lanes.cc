@@ -1,5 +1,6 @@
 #include "pathways/client/lanes.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,7 @@ void Lanes::Connect(HostId id) {
   auto host = hosts_.find(id);
   if (host == hosts_.end() || host->second.end != nullptr) return;
   environment_.transport->Connect(
-      host->second.offer.address(), options_.patience,
+      host->second.offer.address(), std::min(options_.patience, host->second.attempts.Next()),
       [weak = weak_from_this(), strand = environment_.strand, id](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
         strand->Post([weak, id, connection = std::move(connection)]() mutable {
           if (auto self = weak.lock()) self->OnConnected(id, std::move(connection));
@@ -130,6 +131,7 @@ void Lanes::ConnectMemory(Host& host, const ::pathways::v1::LaneWelcome& welcome
 // Beyond patience the host counts as lost, to those who wait now. Perhaps it can be reached when somebody needs it next.
 void Lanes::ConnectAgain(Host& host) {
   const absl::Time now = environment_.clock->Now();
+  if (owner_.away()) host.unreachable_since = now;
   const bool lost = now - host.unreachable_since >= options_.patience;
   if (lost) {
     host.unreachable_since = now;
@@ -215,6 +217,7 @@ absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload
 
 absl::Status Lanes::OnWelcome(Host& host, const ::pathways::v1::LaneWelcome& welcome) {
   if (std::exchange(host.welcomed, true)) return absl::InvalidArgumentError("a worker must send only one welcome");
+  host.attempts = {};
   ConnectMemory(host, welcome);
   host.calls->LaneOpened(host.end.get());
   return absl::OkStatus();

@@ -2,7 +2,8 @@
 // and programs call functions of this process (host_calls.h).
 //
 // The controller offers a lane when there is first something for it. It is connected then, and again whenever it breaks. Where that does not
-// succeed for `patience`, what waits for the host fails, the controller is told, and attempts go on.
+// succeed for `patience`, what waits for the host fails, the controller is told, and attempts go on. While the controller is out of reach too,
+// that time does not run.
 //
 // Invariants:
 //   CN-1  each fetch that was expected ends once: by Drop, or by the callback of Finish, when both its bytes and the controller's answer
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/base/block_cache.h"
+#include "pathways/client/attempts.h"
 #include "pathways/client/host_buffers.h"
 #include "pathways/client/host_calls.h"
 #include "pathways/client/link.h"
@@ -41,6 +43,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   struct Owner {
     std::function<void(session::Handle buffer, absl::StatusOr<Bytes> data)> send_in_frame;
     std::function<void(HostId host, const absl::Status& status)> on_lost;  // no way to that host
+    std::function<bool()> away;  // the session itself has no connection: then hosts cannot be expected to be in reach
   };
   static std::shared_ptr<Lanes> Create(const Options& options, const Link::Environment& environment, Owner owner);
 
@@ -77,6 +80,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
     bool welcomed = false;
     bool in_parts = false;  // a connection that shared memory has broken: no other shall
     absl::Time unreachable_since;
+    Attempts attempts = {};
     absl::Status last_error = {};
     lanes::Sender sender{lanes::Sender::Names::kBuffers};
     std::shared_ptr<HostCalls> calls = std::make_shared<HostCalls>();

@@ -1,8 +1,10 @@
 #include "pathways/client/link.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/session/frames.h"
 #include "pathways/session/wire.h"
@@ -41,9 +43,10 @@ void Link::Open() {
 }
 
 void Link::Connect() {
-  const absl::Duration left = unreachable_since_ + patience() - environment_.clock->Now();
+  attempt_began_ = environment_.clock->Now();
+  const absl::Duration left = unreachable_since_ + patience() - attempt_began_;
   environment_.transport->Connect(
-      options_.controller, left,
+      options_.controller, session_ == 0 ? left : std::min(left, attempts_.Next()),
       [weak = weak_from_this(), strand = environment_.strand](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
         strand->Post([weak, connection = std::move(connection)]() mutable {
           if (auto self = weak.lock()) self->OnConnected(std::move(connection));
@@ -52,21 +55,26 @@ void Link::Connect() {
 }
 
 void Link::OnUnreachable(const absl::Status& reason) {
+  const absl::Time now = environment_.clock->Now();
+  refused_since_ = net::NobodyListens(reason) ? std::min(refused_since_, attempt_began_) : absl::InfiniteFuture();
+  const bool gone = session_ != 0 && now - refused_since_ >= kRefusedFor;
   const bool retry = session_ != 0 || options_.retry;
-  if (retry && environment_.clock->Now() - unreachable_since_ < patience()) {
+  if (retry && !gone && now - unreachable_since_ < patience()) {
     return environment_.timers->After(kPause, environment_.strand, [weak = weak_from_this()] {
       if (auto self = weak.lock(); self != nullptr && self->owner_ != nullptr) self->Connect();
     });
   }
-  if (session_ != 0) return End(Lost(reason.message()));
+  if (gone) return End(Lost("no process listens there any more: it has ended"));
+  if (session_ != 0)
+    return End(Lost(absl::StrCat(reason.message(), "; it could not be made again within ", absl::FormatDuration(grace_))));
   End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ", reason.message())));
 }
 
 void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (owner_ == nullptr) return;
-  if (absl::IsUnauthenticated(connection.status())) return End(connection.status());
-  if (!connection.ok()) return OnUnreachable(connection.status());
-  if (absl::Status status = net::CheckServer(**connection, net::PeerProof::kController); !status.ok()) return End(status);
+  const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
+  if (absl::IsUnauthenticated(status) && session_ == 0) return End(status);
+  if (!status.ok()) return OnUnreachable(status);
   auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(Connection::Owner&) &&> task) {
     strand->Post([weak, task = std::move(task)]() mutable {
       if (auto self = weak.lock()) std::move(task)(*self);
@@ -85,12 +93,27 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
   hello.set_session(session_);
   hello.set_key(key_);
   hello.set_received(stream_.received());
+  hello.set_own_end(connection_->connection().own_end());
   connection_->connection().Send(frame.SerializeAsString());
+  if (session_ != 0) AwaitAnswer();
+}
+
+void Link::AwaitAnswer() {
+  environment_.timers->After(kAnswerTime, environment_.strand, [weak = weak_from_this(), link = connection_->id()] {
+    auto self = weak.lock();
+    if (self == nullptr || self->connection_ == nullptr || self->connection_->id() != link || self->welcomed_) return;
+    self->connection_->connection().Close(
+        absl::UnavailableError(absl::StrCat("nobody has answered there for ", absl::FormatDuration(kAnswerTime))));
+  });
 }
 
 void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) {
   if (owner_ == nullptr || connection_ == nullptr || connection_->id() != link) return;
-  if (frame.has_ended()) return End(Explained(session::StatusFrom(frame.ended())));
+  if (frame.has_ended()) {
+    const absl::Status end = session::StatusFrom(frame.ended());
+    if (away() && (absl::IsResourceExhausted(end) || absl::IsDeadlineExceeded(end))) return;  // of this connection, which closes
+    return End(Explained(end));
+  }
   if (absl::Status status = Take(frame, std::move(payloads), bytes); !status.ok()) {
     End(absl::InternalError(absl::StrCat("the controller at ", options_.controller, " breaks the session protocol: ", status.message())));
   }
@@ -117,9 +140,15 @@ absl::Status Link::TakeWelcome(const SessionWelcome& welcome) {
   if (session_ != 0 && welcome.session() != session_) return absl::InvalidArgumentError("its welcome names another session");
   PW_RETURN_IF_ERROR(stream_.Resume(welcome.received()));
   welcomed_ = true;
+  refused_since_ = absl::InfiniteFuture();
+  attempts_ = {};
   if (std::exchange(session_, welcome.session()) == 0) {
     key_ = welcome.key();
+    grace_ = absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9));
     owner_->OnWelcome(welcome);
+  } else {
+    PW_LOG_DEBUG << "the connection to the controller at " << options_.controller << " is back after "
+                 << absl::FormatDuration(environment_.clock->Now() - unreachable_since_);
   }
   owner_->OnAcknowledged();
   if (stream_.has_unsent()) PostFlush();
@@ -131,17 +160,37 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
   const net::Counters counters = connection_->connection().counters();
   earlier_.frames_sent += counters.frames_sent;
   earlier_.bytes_sent += counters.bytes_sent;
+  const bool breakable = connection_->connection().breakable();
   connection_ = nullptr;
-  welcomed_ = false;
+  const bool lost = std::exchange(welcomed_, false);
+  if (auto closed = std::exchange(closed_, nullptr)) std::move(closed)();
   if (owner_ == nullptr) return;
   if (session_ == 0) {
     const std::string why = reason.message().empty() ? "" : absl::StrCat(" (", reason.message(), ")");
     return OnUnreachable(absl::UnavailableError(
         absl::StrCat("the process that listens there closed the connection", why, ": is it a controller?")));
   }
-  if (options_.absence == absl::ZeroDuration()) return End(Lost(reason.message()));
+  if (!lost) return OnUnreachable(reason);
+  if (!breakable || grace_ <= absl::ZeroDuration()) return End(Lost(reason.message()));
+  OnLost(reason);
+}
+
+void Link::OnLost(const absl::Status& reason) {
+  PW_LOG_DEBUG << "the connection to the controller at " << options_.controller
+               << " is lost, and made again: " << reason.message();
   unreachable_since_ = environment_.clock->Now();
+  environment_.timers->After(kQuietTime, environment_.strand, [weak = weak_from_this(), loss = ++losses_, reason] {
+    auto self = weak.lock();
+    if (self != nullptr && self->owner_ != nullptr && self->away() && self->losses_ == loss) self->SayLost(reason);
+  });
   Connect();
+}
+
+void Link::SayLost(const absl::Status& reason) const {
+  if (options_.say == nullptr) return;
+  options_.say(absl::StrCat("the connection to the Pathways controller at ", options_.controller, " is lost (", reason.message(),
+                            "). Calls wait until it is back; the controller keeps this program's arrays for ",
+                            absl::FormatDuration(grace_)));
 }
 
 absl::Status Link::Lost(absl::string_view reason) const {
@@ -180,10 +229,13 @@ void Link::Flush() {
   untold_bytes_ = 0;
 }
 
-void Link::Close() {
-  if (owner_ == nullptr) return;
-  owner_ = nullptr;
-  if (connection_ == nullptr) return;
+void Link::Close(absl::AnyInvocable<void() &&> closed) {
+  const bool open = std::exchange(owner_, nullptr) != nullptr && connection_ != nullptr;
+  if (!open) {
+    if (closed != nullptr) std::move(closed)();
+    return;
+  }
+  closed_ = std::move(closed);
   if (welcomed_) {
     Flush();
     ClientFrame frame;

@@ -4,23 +4,31 @@
 // Requests of one turn of the strand leave together. They wait here while there is no connection, and while the controller has not carried
 // out those before them (kRequestWindowBytes).
 //
+// A connection that breaks is made again, for as long as the controller said at the welcome that it keeps the session (grace_seconds). The
+// controller has ended if the connection was a Unix socket, or if its machine answers for kRefusedFor that no process listens there: it
+// knows no session when it is started anew. Whatever else fails is taken for the network's fault, a stranger's certificate on the way
+// included.
+//
 // Invariants:
 //   LK-1  the owner hears OnWelcome once, before any event, or it hears OnEnded
-//   LK-2  the owner hears OnEnded at most once, last: the controller has ended the session, could not be reached for `patience`, or has
-//         broken the protocol
+//   LK-2  the owner hears OnEnded at most once, last: the controller has ended the session, could not be reached for long, or has broken
+//         the protocol
 // Strand-confined; the transport calls on its own threads. Environment and owner must outlive the link.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/client/attempts.h"
 #include "pathways/net/resumable_stream.h"
 #include "pathways/net/transport.h"
 #include "pathways/session/frame_link.h"
@@ -44,8 +52,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     std::string description;                        // of this client, for people
     std::string token = {};                         // who the client is; empty: it is let in without
     absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is open
-    absl::Duration absence = absl::Seconds(30);     // and afterwards; zero: a broken connection ends the session
     bool retry = true;                              // false: `patience` is for one attempt
+    std::function<void(const std::string&)> say =
+        {};  // called with a line for the user when the connection has been lost for some seconds
     std::string remedy;                             // advice for people, at the end of the error of a lost session
     ::pathways::v1::SessionHello hello;             // further settings of a new session
   };
@@ -56,14 +65,19 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     Clock* clock;
   };
 
+  static constexpr absl::Duration kRefusedFor = absl::Seconds(4);
+  static constexpr absl::Duration kAnswerTime = absl::Seconds(10);  // for the answer to a hello that resumes
+  static constexpr absl::Duration kQuietTime = absl::Seconds(3);    // without a connection, before the user hears of it
+
   static std::shared_ptr<Link> Create(Options options, const Environment& environment, Owner* owner);
   void Open();
   // Returns the request's number; 0 after the end.
   uint64_t Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload = {});
-  // Says goodbye. The owner hears nothing any more.
-  void Close();
+  // Says goodbye. The owner hears nothing any more. `closed` runs when it is said, or could not be.
+  void Close(absl::AnyInvocable<void() &&> closed = nullptr);
 
   uint64_t session() const { return session_; }
+  bool away() const { return session_ != 0 && !welcomed_; }   // the session has no connection
   size_t kept_bytes() const { return stream_.kept_bytes(); }  // of requests that are not acknowledged
   uint64_t frames_sent() const { return sent(&net::Counters::frames_sent); }  // on all connections so far
   uint64_t bytes_sent() const { return sent(&net::Counters::bytes_sent); }
@@ -75,12 +89,17 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
 
   Link(Options options, const Environment& environment, Owner* owner);
   void Connect();
-  absl::Duration patience() const { return session_ == 0 ? options_.patience : options_.absence; }
-  // Returns the status of a session whose connection is lost.
+  absl::Duration patience() const { return session_ == 0 ? options_.patience : grace_; }
+  // The session's connection is lost.
+  void OnLost(const absl::Status& reason);
+  void SayLost(const absl::Status& reason) const;
+  // Ends a connection whose hello is not answered.
+  void AwaitAnswer();
+  // Returns the status of a session whose connection is lost for good.
   absl::Status Lost(absl::string_view reason) const;
   // Returns the controller's reason for the end, worded for people.
   absl::Status Explained(const absl::Status& end) const;
-  // An attempt to open the session has failed: tries again, or ends.
+  // An attempt to open or resume the session has failed: tries again, or ends.
   void OnUnreachable(const absl::Status& reason);
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
@@ -100,14 +119,20 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   net::ResumableStream stream_;
   uint64_t session_ = 0;
   std::string key_;
+  absl::Duration grace_;  // how long the controller keeps the session without a connection
   std::unique_ptr<Connection> connection_;
   session::LinkId next_link_ = 1;
+  absl::AnyInvocable<void() &&> closed_;  // of Close
   bool welcomed_ = false;       // on this connection: requests may be sent
   bool flush_posted_ = false;
   uint64_t told_ = 0;           // the last event that was acknowledged
   size_t untold_bytes_ = 0;     // of frames that came since
   net::Counters earlier_;       // sums over earlier connections
   absl::Time unreachable_since_;
+  absl::Time attempt_began_;
+  absl::Time refused_since_ = absl::InfiniteFuture();  // nobody has listened there in any attempt since
+  Attempts attempts_;
+  uint64_t losses_ = 0;  // how often the connection has been lost
 };
 
 }  // namespace pw::client

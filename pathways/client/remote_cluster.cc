@@ -35,7 +35,7 @@ Link::Options RemoteCluster::LinkOptions(std::string description) const {
   if (!options_.machine.empty()) absl::StrAppend(&link.description, " on ", options_.machine);
   link.patience = options_.patience;
   link.retry = options_.retry;
-  link.absence = options_.absence;
+  link.say = options_.say;
   link.remedy = options_.remedy;
   link.token = options_.token;
   return link;
@@ -76,6 +76,11 @@ void RemoteCluster::SetHostCallHandler(SessionId session, std::shared_ptr<sessio
 std::shared_ptr<const session::SpareDevices> RemoteCluster::Spares(SessionId session) {
   const auto found = Find(session);
   return found == nullptr ? std::make_shared<const session::SpareDevices>() : found->welcome().spares;
+}
+
+void RemoteCluster::Leave(SessionId session, absl::AnyInvocable<void() &&> done) {
+  if (const auto found = Find(session)) return found->Leave(std::move(done));
+  std::move(done)();
 }
 
 // ---- requests of a session ----

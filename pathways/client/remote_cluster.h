@@ -6,10 +6,12 @@
 // Everything runs on the environment's strand. This must outlive the callbacks passed to it; sessions may outlive this.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "pathways/client/answers.h"
 #include "pathways/client/link.h"
@@ -24,9 +26,9 @@ class RemoteCluster final : public session::Cluster {
     std::string controller;                       // its address for clients
     absl::Duration patience = absl::Seconds(30);  // how long it may be out of reach while a session is opened
     bool retry = true;                            // false: `patience` is for one attempt
-    absl::Duration absence;                       // and afterwards; then the session ends
     std::string remedy;                           // advice for people about a lost session (link.h)
     std::string token = {};                       // who the clients are (session.proto)
+    std::function<void(const std::string&)> say = {};  // takes a line for the user about a connection that is lost (link.h)
     std::string machine;                          // of this process; sessions are described with it, if it is not empty
   };
 
@@ -48,6 +50,8 @@ class RemoteCluster final : public session::Cluster {
   // The controller knows whose token this is, and answers accordingly.
   void GetStatusFor(const std::string& user, session::ResultCallback<std::string> done) override { GetStatus(std::move(done)); }
   void RecordTrace(absl::Duration duration, size_t max_events, session::ResultCallback<session::ClusterTrace> done) override;
+  // This process ends: says goodbye for the session, unless it has ended.
+  void Leave(SessionId session, absl::AnyInvocable<void() &&> done);
   // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).
   void AskTokens(const ::pathways::v1::TokenQuestion& question, session::ResultCallback<std::string> done);
 

@@ -49,6 +49,7 @@ Lanes::Owner RemoteSession::OwnerOfLanes() {
       link_->Send(std::move(request));
     }
   };
+  owner.away = [this, alive = std::weak_ptr<bool>(alive_)] { return !alive.expired() && ended_.ok() && link_->away(); };
   owner.on_lost = [this, alive = std::weak_ptr<bool>(alive_)](HostId host, const absl::Status& status) {
     if (alive.expired() || !ended_.ok()) return;
     SessionRequest request;

@@ -61,6 +61,9 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // Sends a request with its payload to the controller; `done` gets the answer. Returns the request's number; 0 if the session is over.
   uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
 
+  // Says goodbye to the controller, and leaves all that waits here waiting, since the process ends. `done` runs when it is said.
+  void Leave(absl::AnyInvocable<void() &&> done) { link_->Close(std::move(done)); }
+
   // --- Session ---
   SessionId id() const override { return welcome_.id; }
   Handle NewHandle() override { return next_handle_++; }

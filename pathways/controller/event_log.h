@@ -14,7 +14,8 @@ namespace pw::controller {
 
 struct ClusterEvent {
   absl::Time when;
-  std::string kind;  // "host joined", "host lost", "client connected", "client left", "hang", "hang ended"
+  std::string
+      kind;  // "host joined", "host lost", "client connected", "client left", "client away", "client back", "hang", "hang ended"
   std::string text;
   SessionId client = {};  // whom it concerns; none: everybody
 };

@@ -39,6 +39,7 @@ struct ClusterOptions {
   std::function<absl::Time()> wall_clock;  // of this machine, to compare with the hosts'; null: they are not compared
   usage::Store store_usage;                // keeps what users have used; null: nobody does
   ::pathways::v1::HostConfig host_config;  // settings of all hosts
+  absl::Duration client_grace;             // how long a session waits for a client whose connections are broken
   bool share_memory = true;                // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
   identity::ClusterIdentity* identity = nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off

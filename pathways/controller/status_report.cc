@@ -93,12 +93,9 @@ void WriteDevice(const resource::Device& device, const HostStatus& host, JsonWri
 void WriteClient(const ClientStatus& client, JsonWriter& json) {
   json.BeginObject().Key("id").Int(client.session.v).Key("description").String(client.description);
   if (!client.user.empty()) json.Key("user").String(client.user);
-  json.Key("seconds_connected")
-      .Number(client.seconds_connected)
-      .Key("arrays")
-      .Int(client.arrays)
-      .Key("array_bytes")
-      .Int(client.array_bytes);
+  json.Key("seconds_connected").Number(client.seconds_connected);
+  if (client.seconds_away.has_value()) json.Key("seconds_away").Number(*client.seconds_away);
+  json.Key("arrays").Int(client.arrays).Key("array_bytes").Int(client.array_bytes);
   json.Key("staged_bytes").Int(client.staged_bytes).Key("staged_peak_bytes").Int(client.staged_peak_bytes);
   json.Key("stores_waiting").Int(client.stores_waiting).Key("stores_held_back").Int(client.stores_held_back);
   json.Key("executables").Int(client.executables);

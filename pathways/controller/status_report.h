@@ -49,6 +49,7 @@ struct ClientStatus {
   int64_t stores_held_back = 0;
   int64_t executables = 0;
   gang::Scheduler::ClientStats gangs;
+  std::optional<double> seconds_away = {};  // without a connection
 };
 
 struct SliceStatus {

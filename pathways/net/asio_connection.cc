@@ -21,6 +21,12 @@ constexpr size_t kInlineBytes = 32 << 10;
 constexpr std::chrono::microseconds kInlineGap{5};
 constexpr std::chrono::milliseconds kLinger{1000};
 
+// Returns this end's name; empty for a Unix socket.
+std::string OwnEnd(int fd) {
+  const SocketAddress local = LocalAddress(fd);
+  return local.family() == AF_UNIX ? "" : ToString(FromSocketAddress(local));
+}
+
 }  // namespace
 
 Stream::Stream(std::shared_ptr<EventLoop> loop, EstablishedSocket socket, std::string peer, const StreamOptions& options)
@@ -28,6 +34,8 @@ Stream::Stream(std::shared_ptr<EventLoop> loop, EstablishedSocket socket, std::s
       peer_(std::move(peer)),
       options_(options),
       proof_(socket.proof),
+      breakable_(LocalAddress(socket.fd.get()).family() != AF_UNIX),
+      own_end_(OwnEnd(socket.fd.get())),
       fd_(socket.fd.get()),
       channel_(std::move(socket.channel)),
       writer_(channel_.get(), options.limits.bulk_high_water_bytes),
@@ -94,6 +102,11 @@ Counters Stream::counters() const {
 
 absl::Status Stream::Lost(absl::string_view how) const {
   return absl::UnavailableError(absl::StrCat("connection to ", peer_, " ", how));
+}
+
+absl::Status Stream::LostBy(int error, absl::string_view how) const {
+  absl::Status status = SocketError(error, absl::StrCat("connection to ", peer_, " ", how));
+  return error == ECONNRESET || error == EPIPE ? MarkedClosedByPeer(std::move(status)) : status;
 }
 
 // ---- reading ----
@@ -169,11 +182,11 @@ void Stream::OnReadEnd(int error) {
   if (!write_error_.ok()) {
     Shut(write_error_, Ending::kAbrupt);
   } else if (error != 0) {
-    Shut(SocketError(error, absl::StrCat("connection to ", peer_, " was lost")), Ending::kAbrupt);
+    Shut(LostBy(error, "was lost"), Ending::kAbrupt);
   } else if (!decoder_.AtBoundary()) {
-    Shut(Lost("was closed by the peer in the middle of a frame"), Ending::kAbrupt);
+    Shut(MarkedClosedByPeer(Lost("was closed by the peer in the middle of a frame")), Ending::kAbrupt);
   } else {
-    Shut(Lost("was closed by the peer"), Ending::kAbrupt);
+    Shut(MarkedClosedByPeer(Lost("was closed by the peer")), Ending::kAbrupt);
   }
 }
 
@@ -246,7 +259,7 @@ void Stream::WaitWritable() {
 
 void Stream::OnWriteFailed() {
   token_parked_ = true;
-  write_error_ = SocketError(writer_.error(), absl::StrCat("connection to ", peer_, " was lost while sending"));
+  write_error_ = LostBy(writer_.error(), "was lost while sending");
   if (!started_) {
     Shut(write_error_, Ending::kAbrupt);
     return;

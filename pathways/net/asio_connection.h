@@ -67,6 +67,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Counters counters() const;
   const std::string& peer() const { return peer_; }
   PeerProof proof() const { return proof_; }
+  bool breakable() const { return breakable_; }
+  const std::string& own_end() const { return own_end_; }
   // Called when the user destroys the AsioConnection: stops handler calls and closes the stream.
   void Abandon();
 
@@ -96,11 +98,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void FinishClosing();
   void ReleaseSocket();
   absl::Status Lost(absl::string_view how) const;
+  absl::Status LostBy(int error, absl::string_view how) const;
 
   const std::shared_ptr<EventLoop> loop_;
   const std::string peer_;
   const StreamOptions options_;
   const PeerProof proof_;
+  const bool breakable_;
+  const std::string own_end_;
   const int fd_;
   const std::unique_ptr<Channel> channel_;
   StreamWriter writer_;
@@ -143,6 +148,8 @@ class AsioConnection : public Connection {
   Counters counters() const override { return stream_->counters(); }
   const std::string& peer() const override { return stream_->peer(); }
   PeerProof proof() const override { return stream_->proof(); }
+  bool breakable() const override { return stream_->breakable(); }
+  std::string own_end() const override { return stream_->own_end(); }
 
  private:
   const std::shared_ptr<Stream> stream_;

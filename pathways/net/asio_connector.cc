@@ -126,6 +126,7 @@ void Connector::OnAttempted() {
 
 void Connector::OnFailure(int error, std::string text) {
   last_failure_ = std::move(text);
+  last_error_ = error;
   if (IsFinal(error)) {
     Done(SocketError(error, absl::StrCat("cannot connect to ", ToString(address_))));
     return;
@@ -176,8 +177,9 @@ void Connector::Established(EstablishedSocket socket) {
 }
 
 absl::Status Connector::Failed(absl::string_view when) const {
-  return absl::UnavailableError(
+  absl::Status status = absl::UnavailableError(
       absl::StrCat("cannot connect to ", ToString(address_), when, " (", last_failure_, "); is a process listening there?"));
+  return last_error_ == ECONNREFUSED || last_error_ == ENOENT ? MarkedNobodyListens(std::move(status)) : status;
 }
 
 void Connector::Done(absl::StatusOr<std::unique_ptr<Connection>> result) {

@@ -55,6 +55,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   size_t candidate_ = 0;
   std::chrono::milliseconds backoff_;
   std::string last_failure_ = "no attempt was made";
+  int last_error_ = 0;
   uint64_t shutdown_hook_ = 0;
 };
 

@@ -147,9 +147,9 @@ void MemoryTransport::Connect(const std::string& address, absl::Duration timeout
       host->executor->Post([shared_done, status = listening.status()] { (*shared_done)(status); });
     }
   });
-  const absl::Status failure =
+  const absl::Status failure = MarkedNobodyListens(
       absl::UnavailableError(absl::StrCat("cannot connect to ", name, " within ", absl::FormatDuration(timeout),
-                                          " (Connection refused); is a process listening there?"));
+                                          " (Connection refused); is a process listening there?")));
   if (host_->timers == nullptr) {
     registry_->GiveUp(waiter, failure);
   } else if (timeout != absl::InfiniteDuration()) {

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -192,6 +193,10 @@ void ConfigureStream(int fd) {
 void LimitSilence(int fd, absl::Duration limit) {
   if (limit == absl::InfiniteDuration()) return;
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(absl::ToInt64Milliseconds(limit)));
+  // It applies to what was sent. A connection that carries nothing is probed.
+  const int pause = std::max(1, static_cast<int>(absl::ToInt64Seconds(limit) / 4));
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, pause);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, pause);
 }
 
 std::string NameAccepted(int fd, const SocketAddress& remote, const Address& listener) {

@@ -91,7 +91,19 @@ class Connection {
   // Returns the peer's name for messages, such as "tcp:127.0.0.1:41234".
   virtual const std::string& peer() const = 0;
   virtual PeerProof proof() const = 0;
+  // Whether the network can break it. A Unix socket ends only when the process at the other end closes it, or ends.
+  virtual bool breakable() const { return true; }
+  // Returns this end's name as peer() of the other end has it, unless something between them makes connections of its own; empty: not known.
+  virtual std::string own_end() const { return ""; }
 };
+
+// Of OnClosed's reason: whether the end of the connection was told by its other end, or by something in its place. Otherwise this end closed it, or
+// the network had fallen silent.
+bool ClosedByPeer(const absl::Status& reason);
+absl::Status MarkedClosedByPeer(absl::Status reason);
+// Of a failed Connect: whether the machine answered that no process listens there.
+bool NobodyListens(const absl::Status& failure);
+absl::Status MarkedNobodyListens(absl::Status failure);
 
 // Returns an error if the process that was connected to has proven to be another part of the cluster than `wanted`, kController or kWorker.
 absl::Status CheckServer(const Connection& connection, PeerProof wanted);

@@ -6,6 +6,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/session/absence.h"
 #include "pathways/session/token_questions.h"
 #include "pathways/session/wire.h"
 
@@ -20,6 +21,9 @@ constexpr uint32_t kVersion = 1;
 // If there is nothing else to send, an acknowledgement goes out after this many requests or bytes.
 constexpr uint64_t kUntold = 64;
 constexpr size_t kUntoldBytes = 64 << 10;
+constexpr size_t kMostForgotten = 1000;
+// When the time is over, who has asked already is still let in: this process may have been stopped for a while, and find its clients waiting.
+constexpr absl::Duration kLastCall = absl::Seconds(2);
 
 }  // namespace
 
@@ -180,12 +184,13 @@ void SessionService::Open(LinkId link, const identity::Caller& caller, const Ses
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
   opening_[link] = caller.token_id;
-  environment_.cluster->OpenSession(std::move(wanted), [weak = weak_from_this(), link, caller, observer = hello.observer()](absl::StatusOr<std::shared_ptr<Session>> session) {
-    auto self = weak.lock();
-    if (self == nullptr || self->opening_.erase(link) == 0) return;  // the connection has ended
-    if (!session.ok()) return self->Refuse(link, session.status());
-    self->OnOpened(link, caller, *std::move(session), observer);
-  });
+  environment_.cluster->OpenSession(
+      std::move(wanted), [weak = weak_from_this(), link, caller, hello](absl::StatusOr<std::shared_ptr<Session>> session) {
+        auto self = weak.lock();
+        if (self == nullptr || self->opening_.erase(link) == 0) return;  // the connection has ended
+        if (!session.ok()) return self->Refuse(link, session.status());
+        self->OnOpened(link, caller, *std::move(session), hello);
+      });
 }
 
 ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
@@ -212,14 +217,18 @@ ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
   return owner;
 }
 
-void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session, bool observer) {
+void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
+                              const SessionHello& hello) {
   const uint64_t id = session->id().v;
   Entry& entry = sessions_[id];
   entry.key = options_.make_key();
   entry.caller = caller;
+  entry.observer = hello.observer();
   entry.link = link;
+  entry.client_end = hello.own_end();
   session_of_[link] = id;
-  const bool own_user = links_.at(link)->connection().proof() == net::PeerProof::kOwn;
+  const net::Connection& connection = links_.at(link)->connection();
+  const bool own_user = connection.proof() == net::PeerProof::kOwn;
   entry.served =
       std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), ServedSession::Client{caller, own_user}, OwnerOf(id));
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
@@ -227,7 +236,8 @@ void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(id);
   welcome.set_key(entry.key);
-  if (!observer) {  // which computes nothing
+  if (!entry.observer) {  // which computes nothing
+    if (connection.breakable()) welcome.set_grace_seconds(absl::ToDoubleSeconds(options_.grace));
     ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
     ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
   }
@@ -237,14 +247,14 @@ void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::
 absl::Status SessionService::Resume(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
   auto it = sessions_.find(hello.session());
   // The same answer for an unknown session and a wrong key, so that the answer does not reveal which sessions exist.
-  if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key) || it->second.caller.user != caller.user) {
-    return absl::NotFoundError(absl::StrCat("session ", hello.session(), " is not there any more: its client was away for too long, or "
-                                            "the controller has been started anew; its arrays are gone"));
-  }
+  if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key) || it->second.caller.user != caller.user)
+    return NotThere(hello);
   Entry& entry = it->second;
   PW_RETURN_IF_ERROR(entry.served->stream().Resume(hello.received()));
   if (entry.link != 0) links_.at(entry.link)->connection().Close(absl::UnavailableError("the client has connected anew"));
+  if (entry.link == 0) environment_.cluster->SetAway(SessionId(it->first), false);
   entry.link = link;
+  entry.client_end = hello.own_end();
   session_of_[link] = it->first;
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
@@ -256,6 +266,18 @@ absl::Status SessionService::Resume(LinkId link, const identity::Caller& caller,
   return served->Acknowledge(hello.received());  // requests may have waited for this
 }
 
+absl::Status SessionService::NotThere(const SessionHello& hello) const {
+  for (const Forgotten& forgotten : forgotten_) {
+    if (forgotten.session != hello.session() || !SameSecret(hello.key(), forgotten.key)) continue;
+    return absl::NotFoundError(
+        absl::StrCat("session ", hello.session(), " was kept for ", absl::FormatDuration(forgotten.kept),
+                     " without a connection to its client, which is the limit; then its arrays were freed"));
+  }
+  return absl::NotFoundError(absl::StrCat("session ", hello.session(),
+                                          " is not there any more: its client was away for too long, or "
+                                          "the controller has been started anew; its arrays are gone"));
+}
+
 void SessionService::Refuse(LinkId link, const absl::Status& status) {
   ControllerFrame frame;
   ToProto(status, frame.mutable_ended());
@@ -265,7 +287,7 @@ void SessionService::Refuse(LinkId link, const absl::Status& status) {
 }
 
 void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
-  links_.erase(link);
+  const auto closed = links_.extract(link);
   opening_.erase(link);
   std::erase(strangers_, link);
   auto known = session_of_.find(link);
@@ -274,20 +296,41 @@ void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
   session_of_.erase(known);
   auto it = sessions_.find(session);
   if (it == sessions_.end() || it->second.link != link) return;
-  PW_LOG_DEBUG << "session " << session << " has lost its connection: " << reason.message();
-  Detach(session);
+  const net::Connection& connection = closed.mapped()->connection();
+  const absl::Duration kept =
+      it->second.observer ? absl::ZeroDuration()
+                          : KeptAfter({connection.breakable(), it->second.client_end, connection.peer(), reason}, options_.grace);
+  PW_LOG_AT_(kept > absl::ZeroDuration() ? LogLevel::kInfo : LogLevel::kDebug)
+      << "session " << session << " has lost its connection, and is kept for " << absl::FormatDuration(kept) << ": " << reason.message();
+  Detach(session, kept);
 }
 
-void SessionService::Detach(uint64_t session) {
+void SessionService::Detach(uint64_t session, absl::Duration kept) {
   Entry& entry = sessions_.at(session);
   entry.link = 0;
-  if (options_.grace == absl::ZeroDuration()) return End(session, absl::OkStatus());
-  environment_.timers->After(options_.grace, environment_.cluster, [weak = weak_from_this(), session, absence = ++entry.absence] {
+  ++entry.absence;
+  if (kept == absl::ZeroDuration()) return End(session, absl::OkStatus());
+  environment_.cluster->SetAway(SessionId(session), true);
+  const auto if_still_away = [weak = weak_from_this(), session, absence = entry.absence](auto then) {
     auto self = weak.lock();
     if (self == nullptr) return;
     auto it = self->sessions_.find(session);
-    if (it != self->sessions_.end() && it->second.link == 0 && it->second.absence == absence) self->End(session, absl::OkStatus());
+    if (it != self->sessions_.end() && it->second.link == 0 && it->second.absence == absence) then(*self);
+  };
+  environment_.timers->After(kept, environment_.cluster, [if_still_away, session, kept] {
+    if_still_away([&](SessionService& self) {
+      self.environment_.timers->After(kLastCall, self.environment_.cluster, [if_still_away, session, kept] {
+        if_still_away([&](SessionService& self) { self.Forget(session, kept); });
+      });
+    });
   });
+}
+
+void SessionService::Forget(uint64_t session, absl::Duration kept) {
+  PW_LOG_INFO << "session " << session << " ends: its client did not come back within " << absl::FormatDuration(kept);
+  if (forgotten_.size() == kMostForgotten) forgotten_.pop_front();
+  forgotten_.push_back({session, sessions_.at(session).key, kept});
+  End(session, absl::OkStatus());
 }
 
 void SessionService::End(uint64_t session, const absl::Status& status) {

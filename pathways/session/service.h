@@ -1,7 +1,7 @@
 // SessionService: accepts client connections at the controller. Opens sessions and reconnects clients to them after a connection breaks.
 //
-// A connection begins with a hello, for a new or an existing session. A session without a connection waits `grace` for its client, then
-// ends; a goodbye ends it at once. A second connection for a session replaces the first, which may be dead unnoticed.
+// A connection begins with a hello, for a new or an existing session. A session without a connection waits for its client, for as long as absence.h
+// says, then ends; a goodbye ends it at once. A second connection for a session replaces the first, which may be dead unnoticed.
 //
 // Invariants:
 //   SS-1  only a client that has shown a session's key can resume it
@@ -36,7 +36,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
                              public std::enable_shared_from_this<SessionService> {
  public:
   struct Options {
-    absl::Duration grace = absl::ZeroDuration();  // how long a session waits for a client whose connection broke
+    absl::Duration grace = absl::ZeroDuration();  // how long at most a session waits for a client whose connection broke
     absl::AnyInvocable<std::string()> make_key;   // returns a new unguessable secret at each call
     identity::ClusterIdentity* identity = nullptr;  // who is let in; none: processes of this user, and everybody where TLS is off
   };
@@ -65,11 +65,18 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     std::shared_ptr<ServedSession> served;
     identity::Caller caller;
     std::string key;
+    bool observer = false;      // not waited for
     LinkId link = 0;            // 0: no connection
+    std::string client_end;     // of the connection, as the client's machine names it
     uint64_t told = 0;          // the last request acknowledged to the client
     size_t untold_bytes = 0;    // of frames that came since
     bool flush_posted = false;
     uint64_t absence = 0;       // how often its connection has broken
+  };
+  struct Forgotten {  // a session that has waited in vain
+    uint64_t session = 0;
+    std::string key;
+    absl::Duration kept;
   };
 
   SessionService(Options options, const Environment& environment);
@@ -78,7 +85,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void OnLinkClosed(LinkId link, const absl::Status& reason) override;
   void OnHello(LinkId link, const ::pathways::v1::SessionHello& hello);
   void Open(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
-  void OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session, bool observer);
+  void OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
+                const ::pathways::v1::SessionHello& hello);
   ServedSession::Owner OwnerOf(uint64_t session);
   absl::Status Resume(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
   void Watch(LinkId link);  // a stranger's
@@ -88,7 +96,9 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void OnRevoked(const std::string& token_id);
   absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
   void Refuse(LinkId link, const absl::Status& status);
-  void Detach(uint64_t session);
+  void Detach(uint64_t session, absl::Duration kept);
+  void Forget(uint64_t session, absl::Duration kept);
+  absl::Status NotThere(const ::pathways::v1::SessionHello& hello) const;
   void End(uint64_t session, const absl::Status& status);
   void PostFlush(uint64_t session);
   void Flush(uint64_t session);
@@ -103,6 +113,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   std::map<LinkId, std::string> opening_;  // links whose new session is being opened, with the id of their token
   std::deque<LinkId> strangers_;           // links that have not been let in, the oldest first
   std::map<uint64_t, Entry> sessions_;
+  std::deque<Forgotten> forgotten_;  // the oldest first, at most kMostForgotten
   std::vector<std::unique_ptr<net::Listener>> listeners_;
 };
 

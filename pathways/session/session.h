@@ -250,6 +250,8 @@ class Cluster : public Executor {
   // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT if the share is not valid.
   virtual void OpenSession(NewSession session, ResultCallback<std::shared_ptr<Session>> done) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
+  // The session's client has lost its connection, or is back: for the status report.
+  virtual void SetAway(SessionId session, bool away) {}
   // Changes the client's share of the devices' time, from now on. Answers the complete share. INVALID_ARGUMENT; NOT_FOUND lists the existing clients.
   virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
   // --- virtual slices; they end with their session ---

@@ -11,6 +11,7 @@ namespace {
 constexpr char kControllerAddress[] = "tcp:controller:1";
 constexpr char kAddressForClients[] = "tcp:controller:2";
 constexpr absl::Duration kFormWithin = absl::Minutes(1);
+constexpr absl::Duration kClientGrace = absl::Minutes(10);
 
 }  // namespace
 
@@ -40,6 +41,7 @@ void SimCluster::StartController() {
   options.gang = scenario_.gang;
   options.sequential_dispatch = scenario_.sequential;
   options.share_memory = false;
+  if (CutsClients(scenario_)) options.client_grace = kClientGrace;
   // Random ones would tell two runs of one seed apart.
   options.make_key = [life = controllers_.size(), n = uint64_t{0}]() mutable { return absl::StrCat("key ", n++, " of controller ", life); };
   controller_transports_.push_back(network_.TransportOf(process));
@@ -47,6 +49,7 @@ void SimCluster::StartController() {
   // The address is free: the previous controller is dead.
   clusters_.back()->Listen(controller_transports_.back().get(), kControllerAddress).value();
   session::SessionService::Options sessions;
+  sessions.grace = options.client_grace;
   sessions.make_key = [n = uint64_t{0}]() mutable { return absl::StrCat("key ", n++); };
   services_.push_back(session::SessionService::Create(std::move(sessions), {clusters_.back().get(), process}));
   services_.back()->Listen(controller_transports_.back().get(), kAddressForClients).value();
@@ -91,6 +94,8 @@ void SimCluster::KillClient(Process* process) {
   process->Kill();
   network_.Cut(*process, false);
 }
+
+void SimCluster::CutClient(Process* process, absl::Duration duration) { network_.CutOff(*process, world_->now() + duration); }
 
 void SimCluster::ExpectLoss(const std::string& host, absl::Duration within) {
   world_->After(within, [this, host, within] {

@@ -58,6 +58,7 @@ class SimCluster {
   // Returns a new process for a client; it lives as long as the cluster. KillClient: its connections close at their other ends.
   Process* NewClient(const std::string& name, absl::Duration task_time);
   void KillClient(Process* process);
+  void CutClient(Process* process, absl::Duration duration);
   // The controller's address for clients.
   static std::string address_for_clients();
 

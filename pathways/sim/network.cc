@@ -108,12 +108,15 @@ void Network::Host::Connect(const std::string& address, absl::Duration timeout, 
 
 void Network::Host::Try(std::shared_ptr<Attempt> attempt) {
   const auto it = network_->listening_.find(attempt->address);
-  if (it != network_->listening_.end() && !it->second->process->dead()) return Join(it->second, attempt);
+  const bool cut_off = network_->IsCutOff(*process_);
+  if (!cut_off && it != network_->listening_.end() && !it->second->process->dead()) return Join(it->second, attempt);
   if (network_->world_->now() >= attempt->deadline) {
-    return process_->Post([alive = alive_, attempt] {
+    return process_->Post([alive = alive_, attempt, cut_off] {
       if (!*alive) return;
-      attempt->on_done(absl::UnavailableError(absl::StrCat("cannot connect to ", attempt->address, " within ",
-                                                           absl::FormatDuration(attempt->timeout), " (Connection refused)")));
+      absl::Status failure = absl::UnavailableError(
+          absl::StrCat("cannot connect to ", attempt->address, " within ", absl::FormatDuration(attempt->timeout),
+                       cut_off ? " (Network is unreachable)" : " (Connection refused)"));
+      attempt->on_done(cut_off ? failure : net::MarkedNobodyListens(std::move(failure)));
     });
   }
   process_->After(kRetry, process_, [this, alive = alive_, attempt = std::move(attempt)]() mutable {
@@ -185,6 +188,18 @@ void Network::Cut(const Process& process, bool silently) {
     if (const std::shared_ptr<Wire> wire = weak.lock()) wire->Cut(wire->process(0) == &process ? 0 : 1, silently);
   }
   wires_.erase(&process);
+}
+
+void Network::CutOff(const Process& process, absl::Time until) {
+  for (const std::weak_ptr<Wire>& weak : wires_[&process]) {
+    if (const std::shared_ptr<Wire> wire = weak.lock()) wire->Break();
+  }
+  cut_off_until_[&process] = until;
+}
+
+bool Network::IsCutOff(const Process& process) const {
+  const auto it = cut_off_until_.find(&process);
+  return it != cut_off_until_.end() && world_->now() < it->second;
 }
 
 void Network::Partition(std::set<std::string> processes, absl::Time until) {

@@ -5,7 +5,7 @@
 // same island use the fast link, all others the data-centre link.
 //
 // Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power stay open and
-// silent. A partition holds back all frames until it heals, as TCP does. A disturbance delays frames. If the delay is random it also
+// silent. A partition holds back all frames until it heals, as TCP does. A process that is cut off loses its connections. A disturbance delays frames. If the delay is random it also
 // reorders them: across connections and lanes, never within a lane. Planted bugs break the transport's promises, to prove that the
 // invariants of a run detect it.
 #pragma once
@@ -69,6 +69,8 @@ class Network {
 
   // Removes the ends of a dead process. `silently`: the other ends are not told.
   void Cut(const Process& process, bool silently);
+  // Ends the connections of the process: what is under way is lost, and both ends are told. It can make none until `until`.
+  void CutOff(const Process& process, absl::Time until);
   // Separates the named processes from all others until `until`.
   void Partition(std::set<std::string> processes, absl::Time until);
   // Delays frames to and from the process until `until`; `by_chance`: each by a random part of `by`.
@@ -106,6 +108,7 @@ class Network {
   const LinkSpeed& SpeedOf(const Process& a, const Process& b) const;
   absl::Duration Disturbed(const Process& a, const Process& b);
   void CountFrame(const Process& from, const Process& to, size_t bytes);
+  bool IsCutOff(const Process& process) const;
   bool StrikesFrame();  // by a planted bug of the transport
   // Applies a planted bug of the sender.
   void Mistake(const Process& from, const Process& to, std::string* header);
@@ -116,6 +119,7 @@ class Network {
   std::map<const Process*, std::vector<std::weak_ptr<class Wire>>> wires_;
   std::set<std::string> apart_;
   absl::Time apart_until_ = absl::InfinitePast();
+  std::map<const Process*, absl::Time> cut_off_until_;
   std::vector<Disturbance> disturbances_;
   Bug bug_ = Bug::kNone;
   uint64_t one_in_ = 1;

@@ -145,6 +145,15 @@ TEST_F(NetworkTest, AMachineWithoutPowerIsSilent) {
   EXPECT_TRUE(at_here.closed.empty());
 }
 
+TEST_F(NetworkTest, AProcessThatIsCutOffLosesItsConnectionsAndWhatIsUnderWay) {
+  connected->Send("lost");
+  network.CutOff(here, world.now() + absl::Seconds(1));
+  Run();
+  EXPECT_EQ(at_here.closed.size(), 1u);
+  EXPECT_EQ(at_there.closed.size(), 1u);
+  EXPECT_TRUE(at_there.got.empty());
+}
+
 TEST_F(NetworkTest, APartitionHoldsEverythingBackUntilItHeals) {
   network.Partition({"there"}, world.now() + absl::Seconds(1));
   connected->Send("patience");

@@ -69,7 +69,9 @@ class Run {
     if (fault.kind == "start") return cluster_.StartHost(host);
     if (fault.kind == "join") return static_cast<void>(cluster_.AddHost());
     if (fault.kind == "controller") return cluster_.CrashController(fault.duration);
-    workloads_[world_.Below(workloads_.size())]->Kill();  // client
+    Workload& workload = *workloads_[world_.Below(workloads_.size())];
+    if (fault.kind == "cut") return workload.CutOff(fault.duration);
+    workload.Kill();  // client
   }
 
   void Unfinished() {

@@ -62,8 +62,8 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
   Fault fault;
   PW_RETURN_IF_ERROR(ReadWhen(words[1], &fault));
   fault.kind = words[2];
-  const std::vector<std::string> kinds = {"crash",   "power", "stop", "slow",       "part",  "delay",
-                                          "reorder", "start", "join", "controller", "client"};
+  const std::vector<std::string> kinds = {"crash",   "power", "stop", "slow",       "part",   "delay",
+                                          "reorder", "start", "join", "controller", "client", "cut"};
   if (std::find(kinds.begin(), kinds.end(), fault.kind) == kinds.end()) return Bad("a kind of fault", fault.kind);
   for (size_t i = 3; i < words.size(); ++i) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
@@ -184,6 +184,10 @@ absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_vie
   if (scenario.workloads.empty())
     return absl::InvalidArgumentError(absl::StrCat(name, ": nobody does anything; add a `clients` line"));
   return scenario;
+}
+
+bool CutsClients(const Scenario& scenario) {
+  return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "cut"; });
 }
 
 }  // namespace pw::sim

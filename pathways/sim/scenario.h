@@ -26,6 +26,7 @@
 //   - join: a new host
 //   - controller for=: it dies, and a new one comes
 //   - client: one is killed
+//   - cut for=: the connections of a client end, and it can make none for so long. It sees a pause
 //
 // Bugs, and the meaning of their rate n:
 //   - lose, repeat, swap, damage: the transport, for one frame in n
@@ -81,6 +82,9 @@ struct Scenario {
   Bug bug = Bug::kNone;
   uint64_t bug_one_in = 100;
 };
+
+// Whether clients' connections are cut: then the controller keeps sessions without one.
+bool CutsClients(const Scenario& scenario);
 
 // Returns INVALID_ARGUMENT with the line and what was expected there.
 absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);

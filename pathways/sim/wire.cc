@@ -176,6 +176,19 @@ void Wire::Abandon(int side) {
   end.early.clear();
 }
 
+void Wire::Break() {
+  for (int side : {0, 1}) {
+    End& end = ends_[side];
+    end.held.reset();
+    if (end.closing || end.finished) continue;
+    end.closing = true;
+    end.process->Post([self = shared_from_this(), side] {
+      self->Finish(side,
+                   absl::UnavailableError(absl::StrCat("connection to ", self->ends_[side].sees, " was cut by the network")));
+    });
+  }
+}
+
 void Wire::Cut(int side, bool silently) {
   End& end = ends_[side];
   if (end.cut) return;

@@ -29,6 +29,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Abandon(int side);
   // The process of this side is dead; `silently`: the other side is never told.
   void Cut(int side, bool silently);
+  // The network ends the connection: both sides are told, and what is under way is lost.
+  void Break();
 
   const net::Counters& counters(int side) const { return ends_[side].counts; }
   const std::string& peer(int side) const { return ends_[side].sees; }

@@ -36,6 +36,8 @@ class Workload {
   void Start(Done done);
   // Kills the workload's process at once.
   void Kill();
+  // Ends its connections, and lets it make none for so long.
+  void CutOff(absl::Duration duration) { context_.cluster->CutClient(process_, duration); }
 
   bool finished() const { return finished_; }
   const std::string& name() const { return process_->name(); }

@@ -1,9 +1,12 @@
 // Clients: a session with a cluster, and what it says of itself.
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/notice.h"
 #include "pathways/base/status_macros.h"
 #include "plugins/pathways_pjrt/attributes.h"
 #include "plugins/pathways_pjrt/handles.h"
@@ -58,8 +61,8 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
 absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
   Options options;
   options.session.description = "a program";
-  options.session.absence = absl::ZeroDuration();
   options.session.remedy = kRemedy;
+  options.session.say = [](const std::string& line) { PrintNotice(STDERR_FILENO, line); };
   for (size_t i = 0; i < count; ++i) PW_RETURN_IF_ERROR(ReadOption(values[i], options));
   if (options.session.controller.empty() == options.local.empty())
     return absl::InvalidArgumentError(

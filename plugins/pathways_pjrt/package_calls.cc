@@ -1,5 +1,6 @@
 #include "plugins/pathways_pjrt/package_calls.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -22,6 +23,14 @@ Clients& Known() {
   return *known;
 }
 
+// jax does not destroy its clients when a program ends. Without a goodbye the controller would keep their arrays for a while, as of programs that have
+// lost their connection.
+void LeaveAll() {
+  const std::unique_lock<std::mutex> lock(Known().mu, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // a thread that is at it now, or was when this process was forked
+  for (const auto& [number, client] : Known().numbered) client->session->Leave(absl::Seconds(1));
+}
+
 absl::StatusOr<std::string> Ask(uint64_t number, std::string question) {
   PJRT_Client* client = nullptr;
   {
@@ -35,6 +44,8 @@ absl::StatusOr<std::string> Ask(uint64_t number, std::string question) {
 }  // namespace
 
 uint64_t AddClient(PJRT_Client* client) {
+  static const int registered = std::atexit(LeaveAll);
+  static_cast<void>(registered);
   std::lock_guard<std::mutex> lock(Known().mu);
   Known().numbered[++Known().last] = client;
   return Known().last;

@@ -30,9 +30,9 @@ class CommandLine:
         with open(log, "w") as output:
             return subprocess.Popen(enter(self.python, "-m", "pathways", *words), env=self.env, stdout=output, stderr=output)
 
-    def program(self, address, code, **kwargs):
-        """Starts a jax program on the cluster at `address`; returns its Popen."""
-        return subprocess.Popen([sys.executable, "-c", code], env=dict(self.env, PATHWAYS_ADDRESS=address), text=True, stdin=subprocess.PIPE,
+    def program(self, address, code, enter=lambda *words: words, **kwargs):
+        """Starts a jax program on the cluster at `address`; returns its Popen. `enter` wraps its words to start it elsewhere."""
+        return subprocess.Popen(enter(sys.executable, "-c", code), env=dict(self.env, PATHWAYS_ADDRESS=address), text=True, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
     def run(self, address, code, timeout=PATIENCE):

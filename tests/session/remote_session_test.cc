@@ -120,14 +120,34 @@ TEST(RemoteSessionTest, ASessionWaitsForItsClientForTheGraceTimeOnly) {
   t.Run();
   t.timers.Advance(absl::Minutes(9));
   EXPECT_EQ(t.service->num_sessions(), 1);
-  t.timers.Advance(absl::Minutes(1));
+  EXPECT_THAT(*t.Await<std::string>([&](auto done) { t.cluster->GetStatus(std::move(done)); }),
+              HasSubstr("\"seconds_away\":540"));
+  t.timers.Advance(absl::Minutes(1) + absl::Seconds(2));
   EXPECT_EQ(t.service->num_sessions(), 0);
   EXPECT_EQ(t.Shards(), 0);
 }
 
+TEST(RemoteSessionTest, AClientThatIsBackIsNotAwayAnyMoreAndHasItsArrays) {
+  ServedCluster t(1, 4, absl::Minutes(10));
+  ASSERT_TRUE(t.Connect().ok());
+  ASSERT_TRUE(t.Put(1, TestCluster::Single(0, {4}), "abcd").ok());
+  t.Run();
+  t.cut.out_of_reach = true;
+  ASSERT_TRUE(t.cut.Cut());
+  t.Run();
+  t.timers.Advance(absl::Minutes(9));
+  t.cut.out_of_reach = false;
+  t.timers.Advance(absl::Seconds(1));
+  const std::string status = *t.Await<std::string>([&](auto done) { t.cluster->GetStatus(std::move(done)); });
+  EXPECT_THAT(status, ::testing::Not(HasSubstr("seconds_away")));
+  EXPECT_THAT(status, HasSubstr("client 1, away for 9m"));
+  t.timers.Advance(absl::Minutes(20));  // the old absence does not count
+  EXPECT_EQ(*t.Fetch(1), "abcd");
+}
+
 TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
-  ServedCluster t;
-  ASSERT_TRUE(t.Connect(absl::Seconds(5)).ok());
+  ServedCluster t(1, 4, absl::Seconds(5));
+  ASSERT_TRUE(t.Connect().ok());
   auto info = t.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(0, 1));
   t.cut.out_of_reach = true;
   ASSERT_TRUE(t.cut.Cut());
@@ -147,8 +167,8 @@ TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
 
 TEST(RemoteSessionTest, AClientIsHeldBackWhileTheControllerHasManyOfItsRequestsToTake) {
   for (const bool comes_back : {true, false}) {
-    ServedCluster t;
-    ASSERT_TRUE(t.Connect(absl::Seconds(30)).ok());
+    ServedCluster t(1, 4, absl::Seconds(30));
+    ASSERT_TRUE(t.Connect().ok());
     t.cut.out_of_reach = true;
     ASSERT_TRUE(t.cut.Cut());
     int sent = 0;

@@ -43,7 +43,7 @@ class ServedCluster : public controller::TestCluster {
     client::Link::Options options;
     options.controller = service_address;
     options.description = "a test";
-    options.patience = options.absence = patience;
+    options.patience = patience;
     auto opened = std::make_shared<absl::Status>(absl::CancelledError("still waiting"));
     remote = client::RemoteSession::Open(
         std::move(options), {&cut, &client_strand, &timers, &clock},

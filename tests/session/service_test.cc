@@ -1,5 +1,6 @@
 // Tests which clients the session service admits, and how it handles invalid messages.
 #include <deque>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,6 +88,43 @@ TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
   EXPECT_TRUE(itself.heard.back().has_welcome());
   EXPECT_TRUE(first.closed) << "a session has one connection";
   EXPECT_EQ(t.service->num_sessions(), 1);
+}
+
+TEST(SessionServiceTest, WhoeverComesBackTooLateIsToldSoIfItShowsItsKey) {
+  ServedCluster t(1, 4, absl::Minutes(10));
+  std::optional<Stranger> first(std::in_place, &t);
+  first->Hello();
+  const ::pathways::v1::SessionWelcome welcome = first->heard.back().welcome();
+  EXPECT_EQ(welcome.grace_seconds(), 600);
+  first.reset();
+  t.Run();
+  t.timers.Advance(absl::Minutes(11));
+  EXPECT_EQ(t.service->num_sessions(), 0);
+  Stranger late(&t), thief(&t);
+  ClientFrame frame;
+  frame.mutable_hello()->set_version(1);
+  frame.mutable_hello()->set_session(welcome.session());
+  frame.mutable_hello()->set_key(welcome.key());
+  late.Say(frame);
+  EXPECT_EQ(late.ended().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(late.ended().message(), HasSubstr("was kept for 10m without a connection to its client"));
+  frame.mutable_hello()->set_key("key 2");
+  thief.Say(frame);
+  EXPECT_THAT(thief.ended().message(), HasSubstr("is not there any more"));
+}
+
+TEST(SessionServiceTest, AnOperatorsQuestionIsNotWaitedFor) {
+  ServedCluster t(1, 4, absl::Minutes(10));
+  std::optional<Stranger> asks(std::in_place, &t);
+  ClientFrame frame;
+  frame.mutable_hello()->set_version(1);
+  frame.mutable_hello()->set_observer(true);
+  asks->Say(frame);
+  EXPECT_EQ(asks->heard.back().welcome().grace_seconds(), 0);
+  EXPECT_EQ(t.service->num_sessions(), 1);
+  asks.reset();
+  t.Run();
+  EXPECT_EQ(t.service->num_sessions(), 0);
 }
 
 TEST(SessionServiceTest, ARequestThatCannotBeReadEndsItsSessionAlone) {

@@ -46,6 +46,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
   cluster->fabric_->set_sequential_dispatch(cluster->options_.sequential_dispatch);
   cluster->fabric_->losses().set_patience(cluster->options_.heartbeat_limit + cluster->tick());
   cluster->fabric_->set_make_key(cluster->options_.make_key);
+  cluster->fabric_->set_client_grace(cluster->options_.client_grace);
   cluster->sessions_ = std::make_unique<SessionRegistry>(cluster->fabric_.get(), environment.clock, [weak](SessionId session) {
     auto self = weak.lock();
     if (self == nullptr) return;
@@ -178,6 +179,15 @@ void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::s
   if (opened.ok() && !share.empty())
     sessions_->ChangeShare((*opened)->id(), share).status().IgnoreError();  // it was checked above
   Answer(std::move(opened), std::move(done));
+}
+
+void ClusterImpl::SetAway(SessionId session, bool away) {
+  const absl::Duration was_away = sessions_->SetAway(session, away);
+  const std::string client = absl::StrCat("client ", session.v);
+  if (away) return observation_->Note("client away", client, session);
+  observation_->Note("client back",
+                     absl::StrCat(client, ", away for ", absl::FormatDuration(absl::Trunc(was_away, absl::Milliseconds(1)))),
+                     session);
 }
 
 // The devices of the client's slices to come, and those of empty seats: a client uses them when somebody sits there.

@@ -78,6 +78,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override {
     sessions_->SetHostCallHandler(session, std::move(handler));
   }
+  void SetAway(SessionId session, bool away) override;
   void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) override {
     Answer(sessions_->ChangeShare(session, change), std::move(done));
   }

@@ -77,6 +77,14 @@ void SessionRegistry::SetHostCallHandler(SessionId session, std::shared_ptr<Host
       std::exchange(opened->second.calls, std::move(handler));  // ends last: it may end its session, and this entry
 }
 
+absl::Duration SessionRegistry::SetAway(SessionId session, bool away) {
+  auto opened = opened_.find(session);
+  if (opened == opened_.end()) return absl::ZeroDuration();
+  const absl::Time now = clock_->Now();
+  const std::optional<absl::Time> since = std::exchange(opened->second.away_since, away ? std::optional(now) : std::nullopt);
+  return since.has_value() ? now - *since : absl::ZeroDuration();
+}
+
 void SessionRegistry::OnHostCall(HostId host, const ::pathways::v1::HostCall& proto, const Bytes& payload) {
   fabric_->CountArrayBytes(payload.size());
   auto opened = opened_.find(SessionId(proto.session()));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ class SessionRegistry {
     absl::Time since;
     bool observer = false;  // an operator, not a client
     std::shared_ptr<HostCallHandler> calls = nullptr;
+    std::optional<absl::Time> away_since = {};  // its client has no connection
   };
   // `on_end` is called in the destructor of each session. The pointers must outlive this.
   SessionRegistry(Fabric* fabric, Clock* clock, std::function<void(SessionId)> on_end);
@@ -44,6 +46,8 @@ class SessionRegistry {
   absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler);
+  // The session's client has lost its connection, or is back. Returns for how long it was away.
+  absl::Duration SetAway(SessionId session, bool away);
   // Passes a call from a program on the host to its client, and the answer back to the host.
   void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
 

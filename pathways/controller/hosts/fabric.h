@@ -60,6 +60,8 @@ class Fabric {
   std::string lane_address(HostId host) const;
   void set_make_key(std::function<std::string()> make_key) { make_key_ = std::move(make_key); }
   std::string MakeKey() { return make_key_(); }
+  void set_client_grace(absl::Duration grace) { client_grace_ = grace; }
+  absl::Duration client_grace() const { return client_grace_; }
   // Counts the bytes of clients' arrays that have passed through the controller since it started.
   void CountArrayBytes(size_t bytes) { array_bytes_ += static_cast<int64_t>(bytes); }
   int64_t array_bytes() const { return array_bytes_; }
@@ -146,6 +148,7 @@ class Fabric {
   int64_t translated_programs_ = 0;
   int64_t array_bytes_ = 0;
   std::function<std::string()> make_key_;
+  absl::Duration client_grace_;
   uint64_t next_id_ = 1;  // for arrays, executables, transfers and queries
   DeviceDirectory devices_;
   dispatch::Outbox outbox_;

@@ -35,6 +35,7 @@ void SessionLanes::Open(HostId host) {
   ::pathways::v1::Command command;
   command.mutable_admit_lane()->set_session(id_.v);
   command.mutable_admit_lane()->set_key(key);
+  command.mutable_admit_lane()->set_grace_seconds(absl::ToDoubleSeconds(fabric_->client_grace()));
   fabric_->outbox().Add(host, std::move(command));
   if (auto listener = listener_.lock())
     listener->OnLane({host, fabric_->lane_address(host), key, fabric_->topology().Describe(*fabric_->topology().FindHost(host))});

@@ -46,7 +46,9 @@ void ClientLanes::Accept(std::unique_ptr<net::Connection> connection) {
 
 void ClientLanes::Admit(const v1::AdmitLane& command) {
   if (core_->ended.contains(SessionId(command.session()))) return;
-  clients_[SessionId(command.session())].key = command.key();
+  Client& client = clients_[SessionId(command.session())];
+  client.key = command.key();
+  client.kept = kKeptWithoutLane + absl::Seconds(std::clamp(command.grace_seconds(), 0.0, 1e9));
 }
 
 LaneEnd* ClientLanes::EndOf(const Client& client) { return client.lane == 0 ? nullptr : ends_.at(client.lane).lane.get(); }
@@ -103,7 +105,7 @@ void ClientLanes::OpenNext(Client& client) {
     message.mutable_failed()->set_fetch(fetch);
     *message.mutable_failed()->mutable_status() = ToProto(absl::UnavailableError(
         absl::StrCat(core_->NameOf(core_->host), " has given up what was read: its client was away for more than ",
-                     absl::FormatDuration(kKeptWithoutLane), "; read it again")));
+                     absl::FormatDuration(client.kept), "; read it again")));
     lane.Send(message);
   }
   for (const auto& [name, buffer] : client.buffers) {
@@ -231,7 +233,7 @@ void ClientLanes::LaneGone(SessionId session, Client& client) {
 
 void ClientLanes::AwaitClient(SessionId session, const Client& client) {
   if (timers_ == nullptr) return;
-  timers_->After(kKeptWithoutLane, core_->strand, [this, session, absence = client.absence, alive = core_->alive()] {
+  timers_->After(client.kept, core_->strand, [this, session, absence = client.absence, alive = core_->alive()] {
     if (!alive.expired()) GiveUp(session, absence);
   });
 }
@@ -244,8 +246,8 @@ void ClientLanes::GiveUp(SessionId session, uint64_t absence) {
   auto fetched = std::exchange(client.fetched, {});
   for (const auto& [name, data] : fetched) client.given_up.push_back(name);
   for (auto& [name, data] : fetched) std::move(data.gone)();
-  client.calls.Fail(absl::UnavailableError(absl::StrCat("a program called a Python function, and its client was away for more than ",
-                                                        absl::FormatDuration(kKeptWithoutLane))));
+  client.calls.Fail(absl::UnavailableError(absl::StrCat(
+      "a program called a Python function, and its client was away for more than ", absl::FormatDuration(client.kept))));
   AskForMore();
 }
 

@@ -39,7 +39,8 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
  public:
   static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
   static constexpr size_t kMostStrangers = 64;
-  static constexpr absl::Duration kKeptWithoutLane = absl::Seconds(60);
+  static constexpr absl::Duration kKeptWithoutLane =
+      absl::Seconds(60);  // for a client, beyond the time that its session waits for it
 
   using Arrived = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
   using Gone = absl::AnyInvocable<void() &&>;
@@ -84,6 +85,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   };
   struct Client {
     std::string key;                          // empty: not told yet
+    absl::Duration kept = kKeptWithoutLane;
     LaneId lane = 0;                          // 0: none
     LaneId next = 0;                          // takes its place when it has closed
     std::map<uint64_t, uint64_t> begun = {};  // of `next`, or of the lane when it was opened: what had arrived there of fetches

@@ -69,10 +69,11 @@ class LanesOfAWorker {
     hours.Advance(duration);
     Settle();
   }
-  void Admit(uint64_t session) {
+  void Admit(uint64_t session, absl::Duration grace = absl::ZeroDuration()) {
     v1::Command command;
     command.mutable_admit_lane()->set_session(session);
     command.mutable_admit_lane()->set_key("key " + std::to_string(session));
+    command.mutable_admit_lane()->set_grace_seconds(absl::ToDoubleSeconds(grace));
     host->Do(command);
   }
   // A buffer of so many floats, for one device. The op has the number of the buffer.
@@ -454,6 +455,16 @@ TEST(ClientLanesTest, CallsOfAClientThatStaysAwayFail) {
   client.Break();
   w.Advance(ClientLanes::kKeptWithoutLane);
   EXPECT_EQ(w.done().at(2).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(ClientLanesTest, AClientIsWaitedForAsLongAsItsSessionWaits) {
+  LanesOfAWorker w;
+  w.Admit(1, absl::Minutes(10));
+  BeginCall(w, 1, 101);
+  w.Advance(absl::Minutes(10));
+  EXPECT_FALSE(w.done().contains(1));
+  w.Advance(ClientLanes::kKeptWithoutLane);
+  EXPECT_EQ(w.done().at(1).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(ClientLanesTest, CallsEndWithTheirSessionAndWithTheWorker) {

@@ -106,16 +106,18 @@ class _Endpoint:
 
     def _start_agent(self):
         port_file = self.folder / "agent.port"
-        self._start_door("agent", command_lines.agent(self.controller, "127.0.0.1:0", port_file, connect.timeout_seconds()), port_file)
+        args = command_lines.agent(self.controller, "127.0.0.1:0", port_file, connect.timeout_seconds())
+        with _own_stderr() as stderr:
+            self._start_door("agent", [*args, *(f"--notices={fd}" for fd in stderr)], port_file, stderr)
 
-    def _start_door(self, name, args, port_file):
+    def _start_door(self, name, args, port_file, pass_fds=()):
         directory = host_memory.named_by_user()
         self.files = None if directory else host_memory.folder()
         if directory or self.files:
             args += ["--shared-directory", directory or self.files]
         self.callback_socket = self.folder / "callbacks.sock"
         args += ["--callback-socket", self.callback_socket, "--exit-with-parent"]
-        self.door = processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log")
+        self.door = processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log", pass_fds=pass_fds)
         self.address = processes.wait_for(
             lambda: processes.read_port_file(port_file), [self.door], local.START_SECONDS, f"the {_NAMES.get(name, name)} did not start")
 
@@ -146,6 +148,20 @@ class _Endpoint:
             shutil.rmtree(self.folder, ignore_errors=True)
         for process in self._processes():
             process.leave()
+
+
+@contextlib.contextmanager
+def _own_stderr():
+    """Gives a tuple with a descriptor of this program's standard error, for a child; an empty one if it has none."""
+    try:
+        fd = os.dup(2)
+    except OSError:
+        yield ()
+        return
+    try:
+        yield (fd,)
+    finally:
+        os.close(fd)
 
 
 def _listens(address):

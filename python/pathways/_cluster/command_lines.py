@@ -139,7 +139,8 @@ class Security:
         return [] if self.identity is None else ["--token-file", self._token(who)]
 
 
-def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security()):
+def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security(),
+               client_grace=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]
@@ -151,6 +152,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args += ["--usage-file", usage_file]
     if hang_limit is not None:
         args.append(f"--hang-limit={hang_limit}s")
+    if client_grace is not None:
+        args.append(f"--client-grace={client_grace}s")
     return [*args, f"--policy={policy}"] if policy else args
 
 

@@ -57,13 +57,13 @@ def _get_spawner():
 class Process:
     """One child process and its log."""
 
-    def __init__(self, name, args, log, env=None):
+    def __init__(self, name, args, log, env=None, pass_fds=()):
         self.name = name
         self.log = pathlib.Path(log)
         self.args = [str(a) for a in args]
         with open(self.log, "ab") as output:
             self.popen = _get_spawner().start(
-                self.args, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=env)
+                self.args, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=env, pass_fds=pass_fds)
 
     @property
     def pid(self):

@@ -29,6 +29,7 @@ class ClientLoad:
     running: int
     per_second: float       # computations done
     array_bytes: int
+    seconds_away: float | None = None  # without a connection
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,7 @@ def _clients(now, before, seconds):
     weights, all_time = sum(one["weight"] for one in clients if one["id"] in busy), sum(got.values())
     return [ClientLoad(one["id"], one["description"], one["weight"], one["priority"],
                        one["weight"] / weights if one["id"] in busy and weights > 0 else None, got[one["id"]] / all_time if all_time > 0 else None,
-                       one["waiting"], one["running"], _rate(one, old.get(one["id"], {}), "completed", seconds), one["array_bytes"]) for one in clients]
+                       one["waiting"], one["running"], _rate(one, old.get(one["id"], {}), "completed", seconds), one["array_bytes"], one.get("seconds_away")) for one in clients]
 
 
 def compare(now, before):

@@ -54,9 +54,10 @@ def _clients(view, room):
     order = sorted(view.clients, key=lambda client: (-(client.got or 0.0), client.id))
     shown = order[: max(1, room - 2)] if len(order) > room - 1 else order
     for client in shown:
+        away = "" if client.seconds_away is None else f"away for {client.seconds_away:.0f} s: "
         behind = client.entitled is not None and client.waiting and (client.got or 0.0) < 0.5 * client.entitled
         lines.append((f"{client.id:<7} {client.weight:6g} {client.priority:4}     {_share(client.entitled)} {_share(client.got)}  {client.waiting:8} {client.running:8} "
-                      f"{client.per_second:8.1f} {amount(client.array_bytes):>10}  {_clean(client.description)}", YELLOW if behind else ""))
+                      f"{client.per_second:8.1f} {amount(client.array_bytes):>10}  {away}{_clean(client.description)}", YELLOW if behind or away else ""))
     if len(shown) < len(order):
         lines.append((f"... and {len(order) - len(shown)} more clients", DIM))
     return lines

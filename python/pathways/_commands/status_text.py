@@ -46,8 +46,9 @@ def _many(hosts, devices):
 
 
 def _client(client):
+    away = f", away since {client['seconds_away']:.0f} s ago: its connection is broken" if "seconds_away" in client else ""
     return (f"  client {client['id']:<6} {client['description']}   {client['arrays']} arrays, {amount(client['array_bytes'])}, "
-            f"{client['executables']} programs, connected for {client['seconds_connected']:.0f} s\n"
+            f"{client['executables']} programs, connected for {client['seconds_connected']:.0f} s{away}\n"
             f"    weight {client['weight']:g}, priority {client['priority']}; device time {client['device_seconds']:.2f} s, "
             f"{client['completed']} computations done, {client['running']} running, {client['waiting']} waiting")
 

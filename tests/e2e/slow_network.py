@@ -154,8 +154,8 @@ class TwoIslands:
             raise OSError(self._relay.stderr.read().strip().splitlines()[-1])
         self.heads = [str(net + 4 * i + 1) for i in range(2)]  # this machine, as each island sees it
         self.addresses = [str(net + 4 * i + 2) for i in range(2)]
-        for i, island in enumerate(self.islands):
-            veth = f"pwv{mark}{'ab'[i]}"
+        self.links = [f"pwv{mark}{side}" for side in "ab"]  # to each island, as this machine names them
+        for i, (island, veth) in enumerate(zip(self.islands, self.links)):
             _run("ip", "link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", island.pid)
             # The kernel would delete it with its namespace, but a minute later.
             self._stack.callback(subprocess.run, ["ip", "link", "del", veth], stderr=subprocess.DEVNULL, check=False)
@@ -172,6 +172,10 @@ class TwoIslands:
         self._relay.stdin.write(command + "\n")
         self._relay.stdin.flush()
         return json.loads(self._relay.stdout.readline())
+
+    def set_link(self, island, up):
+        """Without its link an island neither gets nor sends anything from or to this machine, and nobody is told."""
+        _run("ip", "link", "set", self.links[island], "up" if up else "down")
 
     @contextlib.contextmanager
     def counting(self):
