@@ -11,7 +11,6 @@ namespace {
 constexpr char kControllerAddress[] = "tcp:controller:1";
 constexpr char kAddressForClients[] = "tcp:controller:2";
 constexpr absl::Duration kFormWithin = absl::Minutes(1);
-constexpr absl::Duration kClientGrace = absl::Minutes(10);
 
 }  // namespace
 

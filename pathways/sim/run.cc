@@ -16,6 +16,11 @@ namespace {
 // Time limit for freeing all arrays after the last session has ended.
 constexpr absl::Duration kFreedWithin = absl::Seconds(1);
 
+// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain.
+absl::Duration FreedWithin(const Scenario& scenario) {
+  return kFreedWithin + (CutsClients(scenario) ? kClientGrace + absl::Seconds(2) : absl::ZeroDuration());
+}
+
 class Run {
  public:
   Run(const Scenario& scenario, uint64_t seed) : scenario_(scenario), world_(seed), cluster_(scenario_, &world_) {
@@ -35,7 +40,7 @@ class Run {
       const absl::Time begin = world_.now();
       if (!world_.RunUntil(limit, [this] { return finished_ == workloads_.size(); })) Unfinished();
       report_.work_seconds = absl::ToDoubleSeconds(world_.now() - begin);
-      world_.RunUntil(world_.now() + kFreedWithin, [] { return false; });
+      world_.RunUntil(world_.now() + FreedWithin(scenario_), [] { return false; });
       CheckEnd();
     }
     Fill();
@@ -93,7 +98,7 @@ class Run {
         referee.Violation(absl::StrCat(workload->name(), " got ", workload->strays(), " answers to nothing"));
     }
     if (cluster_.arrays() != 0) {
-      referee.Violation(absl::StrCat("hosts hold ", cluster_.arrays(), " arrays ", absl::FormatDuration(kFreedWithin),
+      referee.Violation(absl::StrCat("hosts hold ", cluster_.arrays(), " arrays ", absl::FormatDuration(FreedWithin(scenario_)),
                                      " after the last session has ended"));
     }
   }

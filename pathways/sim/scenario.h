@@ -83,8 +83,9 @@ struct Scenario {
   uint64_t bug_one_in = 100;
 };
 
-// Whether clients' connections are cut: then the controller keeps sessions without one.
+// Whether clients' connections are cut: then the controller keeps sessions without one, for kClientGrace.
 bool CutsClients(const Scenario& scenario);
+inline constexpr absl::Duration kClientGrace = absl::Seconds(100);
 
 // Returns INVALID_ARGUMENT with the line and what was expected there.
 absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);
