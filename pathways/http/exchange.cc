@@ -14,26 +14,40 @@ constexpr size_t kReadBytes = 4096;
 
 const char* Phrase(int status) {
   switch (status) {
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 413: return "Content Too Large";
-    case 431: return "Request Header Fields Too Large";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Answer";
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 413:
+      return "Content Too Large";
+    case 421:
+      return "Misdirected Request";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "Answer";
   }
 }
 
 bool WouldBlock(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 std::string Head(const Response& response) {
+  std::string more;
+  for (const auto& [name, value] : response.headers) absl::StrAppend(&more, name, ": ", value, "\r\n");
   return absl::StrCat("HTTP/1.1 ", response.status, " ", Phrase(response.status), "\r\nContent-Type: ", response.content_type,
                       "\r\nContent-Length: ", response.body.size(), response.status == 405 ? "\r\nAllow: GET, HEAD" : "",
                       response.status == 401 ? "\r\nWWW-Authenticate: Bearer" : "",
-                      "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n");
+                      "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n", more, "Connection: close\r\n\r\n");
 }
 
 }  // namespace

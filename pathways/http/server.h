@@ -15,6 +15,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -26,7 +28,8 @@ namespace pw::http {
 struct Response {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
+  std::string body = {};
+  std::vector<std::pair<std::string, std::string>> headers = {};  // further ones: names and values of ours, never of a peer
 };
 
 class Server {
