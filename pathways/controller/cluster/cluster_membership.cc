@@ -255,6 +255,7 @@ void ClusterImpl::Tick() {
   }
   housekeeping_->WatchHealth();
   observation_->Tick(slept, sessions_->All());
+  fabric_->gangs().recent().Tick(now);
   for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
   for (LinkId id : silent) {
     LoseHost(id, absl::DeadlineExceededError(

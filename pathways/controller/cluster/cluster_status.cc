@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pathways/controller/cluster/cluster_impl.h"
+#include "pathways/controller/cluster/gang_report.h"
 #include "pathways/controller/cluster/observation.h"
 #include "pathways/controller/metrics_page.h"
 #include "pathways/controller/status_report.h"
@@ -31,11 +32,19 @@ absl::StatusOr<identity::Caller> ClusterImpl::AdmitAsker(const Link& link, const
 }
 
 void ClusterImpl::GatherStatus(std::optional<std::string> user, ResultCallback<std::string> done) {
-  GetReport(std::move(user), true, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
+  GetReport(std::move(user), true,
+            [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
 }
 
 void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
-  GetReport(std::nullopt, false, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
+  GetReport(std::nullopt, false,
+            [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
+}
+
+std::string ClusterImpl::GetGangs(uint64_t after) {
+  Gangs& gangs = fabric_->gangs();
+  gangs.recent().Look(environment_.clock->Now());
+  return ToJson(GangReport{gangs.NowNs(), after, gangs.recent().last(), gangs.recent().After(after), gangs.ListUnderway()});
 }
 
 struct ClusterImpl::Answers {
@@ -105,7 +114,8 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
     status.frames_received = counters.frames_received;
     status.ops_in_flight = static_cast<int64_t>(fabric_->ops().CountFor(host));
     const dispatch::CommandCounters sent = fabric_->outbox().counters(host);
-    for (const auto& [kind, count] : sent.commands) status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
+    for (const auto& [kind, count] : sent.commands)
+      status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
     if (sent.runs > 0) status.commands["run_program"] = sent.runs;
     if (auto it = answers.metrics.find(host); it != answers.metrics.end()) status.metrics = it->second;
     if (auto it = answers.examinations.find(host); it != answers.examinations.end()) {
@@ -141,7 +151,8 @@ void ClusterImpl::HideOthers(const std::string& user, StatusReport* report) cons
   };
   std::erase_if(report->slices, [&](const SliceStatus& slice) { return is_others(slice.client); });
   std::erase_if(report->hangs, [&](const HangStatus& hang) { return is_others(hang.client); });
-  std::erase_if(report->events, [&](const ClusterEvent& event) { return event.client != SessionId{} && is_others(event.client); });
+  std::erase_if(report->events,
+                [&](const ClusterEvent& event) { return event.client != SessionId{} && is_others(event.client); });
   for (auto& [host, status] : report->hosts) {
     if (!status.metrics.has_value()) continue;
     for (auto& device : *status.metrics->mutable_memory()->mutable_devices()) {

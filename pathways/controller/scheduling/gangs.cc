@@ -45,7 +45,9 @@ void Gangs::RecordUnderway() {
 std::vector<Gangs::Underway> Gangs::ListUnderway() const {
   std::vector<std::pair<const Running*, Underway>> found;
   for (const auto& [gang, running] : running_) {
-    if (!running.waiting && !running.hosts.empty()) found.push_back({&running, {gang, running.session, running.executable}});
+    if (!running.waiting && !running.hosts.empty())
+      found.push_back(
+          {&running, {gang, running.session, running.executable, false, running.granted_ns, LabelOf(running.executable)}});
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first->granted < b.first->granted; });
   std::set<HostId> taken;
@@ -60,23 +62,38 @@ std::vector<Gangs::Underway> Gangs::ListUnderway() const {
 }
 
 const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
-  const Placement*& known = placement_of_[launch.executable];
-  if (known != nullptr) return known;
+  Known& known = known_[launch.executable];
+  if (known.placement != nullptr) return known.placement;
   std::map<IslandId, std::vector<DeviceId>> islands;
   for (DeviceId id : launch.devices) {
     const resource::Device& device = *topology_->FindDevice(id);
     islands[device.island].push_back(device.physical);
   }
   Places places;
-  size_t count = 0;
+  std::vector<DeviceId> all;
   for (auto& [island, devices] : islands) {  // several virtual devices of a program may be one physical device
     SortAndMerge(devices);
-    count += devices.size();
+    all.insert(all.end(), devices.begin(), devices.end());
     places.push_back({island, scheduler_->Lane(island, devices)});
   }
   std::unique_ptr<Placement>& placement = placements_[places];
-  if (placement == nullptr) placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(count)});
-  return known = placement.get();
+  if (placement == nullptr) placement = std::make_unique<Placement>(Placement{std::move(places), static_cast<int>(all.size())});
+  std::sort(all.begin(), all.end());
+  known.label =
+      std::make_shared<const GangLabel>(GangLabel{launch.executable, std::string(launch.name), GangLabel::RangesOf(all)});
+  return known.placement = placement.get();
+}
+
+std::shared_ptr<const GangLabel> Gangs::LabelOf(ExecutableId executable) const {
+  const auto it = known_.find(executable);
+  return it == known_.end() ? nullptr : it->second.label;
+}
+
+void Gangs::Note(gang::GangId gang, const Running& running, int64_t busy_ns) {
+  const int64_t now = NowNs();
+  const int64_t granted = running.granted_ns > 0 ? running.granted_ns : std::max<int64_t>(0, now - busy_ns);
+  recent_.Add(
+      {0, gang, running.session, LabelOf(running.executable), granted, now, busy_ns, running.failed || running.partly_failed});
 }
 
 bool Gangs::Overlap(const Placement& a, const Placement& b, const gang::Scheduler& scheduler) {
@@ -108,7 +125,8 @@ Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
       if (launch.donates) AddDonorNeeds(it->second, placement, &needs);
       const GangList& barriers = it->second.barriers;
       // The gang then waits for all earlier runs, even those that share no array with it.
-      if (!barriers.empty() && outbox_->order().MustWait(launch.args)) needs.insert(needs.end(), barriers.begin(), barriers.end());
+      if (!barriers.empty() && outbox_->order().MustWait(launch.args))
+        needs.insert(needs.end(), barriers.begin(), barriers.end());
     }
   }
   if (launch.after != gang::GangId()) needs.push_back(launch.after);
@@ -191,7 +209,10 @@ Gangs::Ticket Gangs::Submit(const Launch& launch) {
   running.waiting = scheduler_->IsWaiting(gang);
   running.executable = launch.executable;
   const bool waits = running.waiting;
-  if (!waits) running.granted = next_grant_++;
+  if (!waits) {
+    running.granted = next_grant_++;
+    if (recent_.on()) running.granted_ns = NowNs();
+  }
   running_.insert({gang, std::move(running)});
   if (waits) {
     Enlist(gang, launch, placement);
@@ -216,6 +237,8 @@ void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseco
   std::optional<int64_t> measured_ns;
   if (!running.failed) measured_ns = Nanoseconds(running.device_microseconds / std::max(1, running.devices));
   if (!running.waiting) Record(trace::Kind::kEnd, running.failed || running.partly_failed ? "failed" : "done", gang);
+  if (recent_.on() && !running.waiting)
+    Note(gang, running, Nanoseconds(running.device_microseconds / std::max(1, running.devices)));
   Settle(gang);
   running_.erase(gang);
   scheduler_->OnDone(gang, measured_ns);
@@ -247,6 +270,7 @@ void Gangs::TakeGrants(gang::GangId submitted) {
     if (it == running_.end()) continue;
     for (HostId host : it->second.hosts) grants_[host].add_gangs(gang.v);
     it->second.granted = next_grant_++;
+    if (recent_.on()) it->second.granted_ns = NowNs();
     Record(trace::Kind::kGrant, "granted", gang);
     Settle(gang);
   }
@@ -325,7 +349,7 @@ void Gangs::EndSession(SessionId session) {
 }
 
 void Gangs::ForgetExecutable(ExecutableId executable) {
-  placement_of_.erase(executable);
+  known_.erase(executable);
   scheduler_->ForgetExecutable(executable);
 }
 

@@ -31,10 +31,12 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "pathways/base/clock.h"
 #include "pathways/base/ids.h"
 #include "pathways/buffers/logical_array.h"
+#include "pathways/controller/scheduling/recent_gangs.h"
 #include "pathways/dispatch/outbox.h"
 #include "pathways/gang/scheduler.h"
 #include "pathways/resource/topology.h"
@@ -73,6 +75,7 @@ class Gangs {
     bool donates = false;
     gang::GangId after{};             // another computation that must be granted first
     const Barrier* within = nullptr;  // the place of its run, if it is part of one
+    absl::string_view name{};         // for people; constant for each executable
   };
   struct Ticket {
     gang::GangId gang;
@@ -108,7 +111,9 @@ class Gangs {
     gang::GangId gang;
     SessionId session;
     ExecutableId executable;
-    bool heads = false;  // none that was granted before it has one of its hosts
+    bool heads = false;                      // none that was granted before it has one of its hosts
+    int64_t granted_ns = 0;                  // since Gangs was made; 0: before somebody looked (RecentGangs)
+    std::shared_ptr<const GangLabel> label;  // null: its executable has been forgotten
   };
   // Returns them in the order of their grants.
   std::vector<Underway> ListUnderway() const;
@@ -120,6 +125,10 @@ class Gangs {
   // Returns what was done since the last call, also for sessions that have ended.
   absl::flat_hash_map<SessionId, Done> TakeDone() { return std::exchange(done_, {}); }
 
+  // Those that ended last, while somebody looks at them; their times are those of NowNs.
+  RecentGangs& recent() { return recent_; }
+  int64_t NowNs() const;
+
   const gang::Scheduler& scheduler() const { return *scheduler_; }
 
  private:
@@ -128,6 +137,10 @@ class Gangs {
     Places places;
     int devices = 0;
   };
+  struct Known {  // of an executable
+    const Placement* placement = nullptr;
+    std::shared_ptr<const GangLabel> label;
+  };
   struct Running {
     SessionId session;
     absl::InlinedVector<HostId, 1> hosts;  // empty: bytes from outside, or a barrier
@@ -135,8 +148,9 @@ class Gangs {
     int devices = 0;
     bool failed = false;
     bool partly_failed = false;
-    bool waiting = false;  // not granted
-    uint64_t granted = 0;  // its place in the order of grants
+    bool waiting = false;    // not granted
+    uint64_t granted = 0;    // its place in the order of grants
+    int64_t granted_ns = 0;  // when; only while somebody looks
     ExecutableId executable;
     double device_microseconds = 0;
     std::vector<ArrayId> due;  // while it waits: arrays that are due from it
@@ -164,7 +178,8 @@ class Gangs {
   void Settle(gang::GangId gang);
   void TakeGrants(gang::GangId submitted = {});
   void EndOutside(ArrayId array);
-  int64_t NowNs() const;
+  std::shared_ptr<const GangLabel> LabelOf(ExecutableId executable) const;
+  void Note(gang::GangId gang, const Running& running, int64_t busy_ns);
   void Record(trace::Kind kind, const char* what, gang::GangId gang);
 
   Clock* const clock_;
@@ -174,7 +189,7 @@ class Gangs {
   trace::Recorder* const recorder_;
   const std::unique_ptr<gang::Scheduler> scheduler_;
   std::map<Places, std::unique_ptr<Placement>> placements_;
-  absl::flat_hash_map<ExecutableId, const Placement*> placement_of_;
+  absl::flat_hash_map<ExecutableId, Known> known_;
   absl::flat_hash_map<gang::GangId, Running> running_;
   absl::flat_hash_map<ArrayId, absl::InlinedVector<gang::GangId, 2>> due_;
   absl::flat_hash_map<ArrayId, Outside> outside_;
@@ -182,6 +197,7 @@ class Gangs {
   std::map<HostId, ::pathways::v1::Grant> grants_;  // not sent yet
   uint64_t next_grant_ = 1;
   absl::flat_hash_map<SessionId, Done> done_;
+  RecentGangs recent_;
 };
 
 }  // namespace pw::controller

@@ -67,11 +67,31 @@ TEST_F(GangsTest, WhatFitsIsGrantedWithItsCommandAndTheRestAsRoomComes) {
   EXPECT_EQ(*c.FetchRows(4), "abcdefgh");
 }
 
+TEST_F(GangsTest, ThoseThatEndedAreKeptWhileSomebodyLooks) {
+  c.Open();
+  const Handle program = Program(1);
+  Argument(1, 1);
+  Execute(program, 1, 2);
+  RecentGangs& recent = c.cluster->fabric().gangs().recent();
+  EXPECT_EQ(recent.last(), 0u);
+  recent.Look(c.clock.Now());
+  Execute(program, 1, 3);
+  ASSERT_EQ(recent.After(0).size(), 1u);
+  const RecentGang gang = recent.After(0)[0];
+  EXPECT_EQ(gang.session, c.session->id());
+  ASSERT_NE(gang.label, nullptr);
+  EXPECT_EQ(gang.label->name, "copy");
+  EXPECT_THAT(gang.label->devices, ElementsAre(testing::Pair(DeviceId(1), DeviceId(2))));
+  EXPECT_FALSE(gang.failed);
+  EXPECT_LE(gang.granted_ns, gang.done_ns);
+}
+
 TEST_F(GangsTest, ThoseUnderwayAreListedInTheOrderOfTheirGrantsWithTheHeadOfEachHost) {
   TestCluster two{2, 4};
   two.Open();
   std::vector<Handle> programs;
-  for (int first : {0, 4}) programs.push_back((*two.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(first, 2)))->handle);
+  for (int first : {0, 4})
+    programs.push_back((*two.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(first, 2)))->handle);
   ASSERT_TRUE(two.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
   ASSERT_TRUE(two.Put(2, TestCluster::Rows(4, 2, {2, 4}), "abcdefgh").ok());
   two.Run();

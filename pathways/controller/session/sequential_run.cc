@@ -80,6 +80,7 @@ Gangs::Ticket SequentialRun::Submit() {
   for (const auto& arg : args_) args.push_back(arg->id());
   Gangs::Launch launch{session_, executable.id, executable.physical, hosts, args, {}, entry_->any_donated};
   launch.within = part_.place.get();
+  launch.name = executable.name;
   return fabric_->gangs().Submit(launch);
 }
 

@@ -102,8 +102,9 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
     arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, effects});
   }
   if (effects != nullptr) waiting->push_back(effects);  // after the results, which hosts name by index
-  const Gangs::Ticket ticket =
-      fabric_->gangs().Submit({id_, record.id, record.physical, record.hosts, args, results, MayDonate(record, request)});
+  Gangs::Launch launch{id_, record.id, record.physical, record.hosts, args, results, MayDonate(record, request)};
+  launch.name = record.name;
+  const Gangs::Ticket ticket = fabric_->gangs().Submit(launch);
   dispatch::ExecuteCall plan{id_,
                              &record,
                              args,

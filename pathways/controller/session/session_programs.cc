@@ -440,6 +440,7 @@ SessionImpl::Tickets SessionImpl::SubmitStages(const ProgramEntry& entry, const 
   for (const ProgramStage& stage : stages) {
     Gangs::Launch launch{id_, stage.id, stage.devices, stage.hosts, {}, {}, entry.any_donated};
     launch.args = arg_ids;
+    launch.name = entry.program().name;
     if (tickets.size() + 1 == stages.size()) launch.results = result_ids;
     if (!tickets.empty()) launch.after = tickets.back().gang;
     tickets.push_back(gangs.Submit(launch));
