@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -27,6 +28,7 @@
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
 #include "pathways/bin/metrics_flags.h"
+#include "pathways/bin/page_flags.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/identity/credentials.h"
@@ -51,6 +53,7 @@ struct Options {
   std::string token_revoke;
   std::string token_id;
   pw::MetricsFlags metrics;
+  pw::PageFlags page;
   std::string usage_file;
   absl::Duration client_grace = absl::Minutes(10);
   std::string listen_clients = "127.0.0.1:0";
@@ -79,7 +82,8 @@ struct Options {
 
 void Declare(Options* options, pw::Flags* flags) {
   flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
-             "where clients connect: agents (pathways-agent), which serve jax programs, and C++ programs; HOST:PORT or unix:PATH; port 0 picks a "
+             "where clients connect: agents (pathways-agent), which serve jax programs, and C++ programs; HOST:PORT or "
+             "unix:PATH; port 0 picks a "
              "free one");
   flags->Add("listen-workers", &options->listen_workers, "ADDRESS", "where workers join: HOST:PORT or unix:PATH");
   flags->Add("expect-hosts", &options->cluster.cluster.expect_hosts, "N",
@@ -89,13 +93,17 @@ void Declare(Options* options, pw::Flags* flags) {
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
   pw::DeclareCluster(&options->cluster, flags);
   flags->Add("identity", &options->identity, "DIR",
-             "a folder of this cluster alone, for its certificate authority and the hashes of its tokens; made with mode 0700 if it is not there. Needed "
+             "a folder of this cluster alone, for its certificate authority and the hashes of its tokens; made with mode 0700 if "
+             "it is not there. Needed "
              "where an address is not a Unix socket");
-  flags->Add("operator-token-file", &options->operator_token_file, "PATH", "with --identity: where to keep a token file for this user, as an operator");
+  flags->Add("operator-token-file", &options->operator_token_file, "PATH",
+             "with --identity: where to keep a token file for this user, as an operator");
   flags->Add("worker-token-file", &options->worker_token_file, "PATH", "likewise, for workers that this user starts");
-  flags->Add("agent-token-file", &options->agent_token_file, "PATH", "likewise, for the agent that serves programs without our package");
+  flags->Add("agent-token-file", &options->agent_token_file, "PATH",
+             "likewise, for the agent that serves programs without our package");
   pw::identity::DeclareCredentials(&options->credentials, "an operator's (of questions)", flags);
   pw::DeclareMetrics(&options->metrics, flags);
+  pw::DeclarePage(&options->page, flags);
   flags->Add("usage-file", &options->usage_file, "PATH",
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
   flags->Add(
@@ -128,10 +136,13 @@ void Declare(Options* options, pw::Flags* flags) {
              "do not serve: have the controller whose clients connect there make a token; prints a token file");
   flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
   flags->Add("token-role", &options->new_token.role, "user|operator|worker", "of --token-create: what its owner may do");
-  flags->Add("token-expires", &options->new_token.expires, "DURATION", "of --token-create: how long it is valid; 0: until it is revoked");
+  flags->Add("token-expires", &options->new_token.expires, "DURATION",
+             "of --token-create: how long it is valid; 0: until it is revoked");
   flags->Add("token-uses", &options->new_token.uses, "N", "of --token-create: how many hosts may join with it; 0: any number");
-  flags->Add("token-list", &options->token_list, "ADDRESS", "do not serve: print the tokens of the controller whose clients connect there");
-  flags->Add("token-revoke", &options->token_revoke, "ADDRESS", "do not serve: have that controller revoke a token, and end its sessions");
+  flags->Add("token-list", &options->token_list, "ADDRESS",
+             "do not serve: print the tokens of the controller whose clients connect there");
+  flags->Add("token-revoke", &options->token_revoke, "ADDRESS",
+             "do not serve: have that controller revoke a token, and end its sessions");
   flags->Add("token-id", &options->token_id, "ID", "of --token-revoke: which token");
   flags->Add("version", &options->version, "print the version");
 }
@@ -145,8 +156,10 @@ absl::StatusOr<std::unique_ptr<pw::identity::ClusterIdentity>> OpenIdentity(cons
     if (tls == "off") {
       PW_LOG_WARNING << pw::identity::TlsIsOff(address);
     } else if (options.identity.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(address, " is on a network: name a folder for the cluster's certificates and tokens by --identity DIR. "
-                                                     "--tls off lets in whoever reaches the address, without encryption"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(address,
+                       " is on a network: name a folder for the cluster's certificates and tokens by --identity DIR. "
+                       "--tls off lets in whoever reaches the address, without encryption"));
     }
   }
   if (tls == "off" || options.identity.empty()) return nullptr;
@@ -190,6 +203,27 @@ void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw:
   });
 }
 
+// What the page for operators shows.
+pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImpl>& cluster,
+                                pw::identity::ClusterIdentity* identity) {
+  pw::PageContents contents;
+  contents.sources["status"] = [cluster](const std::string&, auto done) {
+    cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetStatus(std::move(done)); });
+  };
+  contents.sources["gangs"] = [cluster](const std::string& query, auto done) {
+    const uint64_t after = pw::http::NumberIn(query, "after", 0);
+    cluster->Post([cluster, after, done = std::move(done)]() mutable { std::move(done)(cluster->GetGangs(after)); });
+  };
+  if (identity == nullptr) return contents;
+  contents.admit = [cluster, identity](const std::string& token, auto done) {
+    cluster->Post([identity, token, done = std::move(done)]() mutable {
+      const auto caller = identity->AdmitClient(pw::net::PeerProof::kStranger, token);
+      std::move(done)(caller.ok() && caller->is_operator());
+    });
+  };
+  return contents;
+}
+
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
@@ -225,6 +259,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });
                       }));
+  PW_ASSIGN_OR_RETURN(auto page, pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), &executor, &clock));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
@@ -237,6 +272,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
   metrics.reset();  // asks no more
+  page.reset();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });
@@ -244,7 +280,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   return absl::OkStatus();
 }
 
-pw::Asked To(const Options& options, const std::string& address) { return {address, options.status_timeout, options.credentials}; }
+pw::Asked To(const Options& options, const std::string& address) {
+  return {address, options.status_timeout, options.credentials};
+}
 
 absl::Status ChangeShare(const Options& options) {
   PW_ASSIGN_OR_RETURN(const pw::gang::ShareChange change,
@@ -286,9 +324,10 @@ int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
   Options options;
-  pw::Flags flags("pathways-controller",
-                  "Drives the accelerators of a cluster: takes the workers of its hosts, serves the agents of jax programs, and sends every "
-                  "host what it has to do.");
+  pw::Flags flags(
+      "pathways-controller",
+      "Drives the accelerators of a cluster: takes the workers of its hosts, serves the agents of jax programs, and sends every "
+      "host what it has to do.");
   Declare(&options, &flags);
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
   if (options.version) {
@@ -300,8 +339,7 @@ int main(int argc, char** argv) {
   const auto client = static_cast<uint64_t>(options.suspend_client);
   if (!options.suspend.empty()) return PrintAnswer(pw::Suspend(To(options, options.suspend), client, false));
   if (!options.resume.empty()) return PrintAnswer(pw::Suspend(To(options, options.resume), client, true));
-  if (!options.drain.empty())
-    return PrintAnswer(pw::Drain(To(options, options.drain), options.drain_host, options.drain_undo));
+  if (!options.drain.empty()) return PrintAnswer(pw::Drain(To(options, options.drain), options.drain_host, options.drain_undo));
   if (!options.trace.empty()) return PrintAnswer(Trace(options));
   if (!options.token_create.empty()) return PrintAnswer(pw::CreateToken(To(options, options.token_create), options.new_token));
   if (!options.token_list.empty()) return PrintAnswer(pw::ListTokens(To(options, options.token_list)));

@@ -1,39 +1,28 @@
 #include "pathways/bin/metrics_flags.h"
 
-#include <fstream>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/log.h"
 #include "pathways/base/port_file.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/bin/served_here.h"
 #include "pathways/http/metrics_text.h"
 #include "pathways/net/address.h"
 
 namespace pw {
 namespace {
 
-bool StaysOnThisMachine(const net::Address& address) {
-  return address.kind == net::Address::Kind::kUnix || address.host == "localhost" || address.host == "::1" || absl::StartsWith(address.host, "127.");
-}
-
-constexpr size_t kShortestToken = 16;
-
 // Returns the token, or none on a Unix socket.
 absl::StatusOr<std::string> TokenFor(const MetricsFlags& options, const net::Address& address) {
   if (address.kind == net::Address::Kind::kUnix) return "";
   if (options.token_file.empty())
-    return absl::InvalidArgumentError("--listen-metrics on a port needs --metrics-token-file, because every user of this machine reaches it; unix:PATH needs none");
-  std::ifstream file(options.token_file);
-  std::string token;
-  if (!(file >> token) || token.size() < kShortestToken) {
-    return absl::InvalidArgumentError(absl::StrCat("--metrics-token-file: ", options.token_file, " has no token of at least ", kShortestToken,
-                                                   " characters: make one by 'openssl rand -hex 32'"));
-  }
-  return token;
+    return absl::InvalidArgumentError(
+        "--listen-metrics on a port needs --metrics-token-file, because every user of this machine reaches it; unix:PATH needs "
+        "none");
+  return ReadSecret("--metrics-token-file", options.token_file);
 }
 
 void Answer(const MetricsSource& source, const std::string& token, const http::Request& request, http::Server::Answer answer) {
@@ -52,7 +41,8 @@ void Answer(const MetricsSource& source, const std::string& token, const http::R
 
 void DeclareMetrics(MetricsFlags* options, Flags* flags) {
   flags->Add("listen-metrics", &options->listen, "ADDRESS",
-             "show metrics to Prometheus at http://ADDRESS/metrics: HOST:PORT of this machine alone (port 0 picks a free one), or unix:PATH; default: nowhere");
+             "show metrics to Prometheus at http://ADDRESS/metrics: HOST:PORT of this machine alone (port 0 picks a free one), "
+             "or unix:PATH; default: nowhere");
   flags->Add("metrics-token-file", &options->token_file, "PATH",
              "of --listen-metrics on a port: a file with the secret that a reader shows, as 'Authorization: Bearer SECRET'");
   flags->Add("metrics-port-file", &options->port_file, "PATH", "file for that address, once it is listened on");
@@ -62,11 +52,15 @@ absl::StatusOr<std::unique_ptr<http::Server>> ServeMetrics(const MetricsFlags& o
   if (options.listen.empty()) return nullptr;
   PW_ASSIGN_OR_RETURN(const net::Address address, net::ParseAddress(options.listen));
   if (!StaysOnThisMachine(address)) {
-    return absl::InvalidArgumentError(absl::StrCat("--listen-metrics=", options.listen, ": other machines reach that address, and metrics are not encrypted; "
-                                                   "listen on 127.0.0.1, and let a Prometheus or a proxy of this machine read them"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen-metrics=", options.listen,
+                     ": other machines reach that address, and metrics are not encrypted; "
+                     "listen on 127.0.0.1, and let a Prometheus or a proxy of this machine read them"));
   }
   PW_ASSIGN_OR_RETURN(const std::string token, TokenFor(options, address));
-  PW_ASSIGN_OR_RETURN(auto server, http::Server::Listen(options.listen, [source = std::move(source), token](const http::Request& request, http::Server::Answer answer) {
+  PW_ASSIGN_OR_RETURN(auto server,
+                      http::Server::Listen(options.listen, [source = std::move(source), token](const http::Request& request,
+                                                                                               http::Server::Answer answer) {
                         Answer(source, token, request, std::move(answer));
                       }));
   const std::string listening(absl::StripPrefix(server->address(), "tcp:"));

@@ -1,4 +1,4 @@
-"""The command line: pathways up | worker | agent | run | status | top | doctor | usage | share | drain | suspend | resume | trace | check | token |
+"""The command line: pathways up | worker | agent | run | status | top | page | doctor | usage | share | drain | suspend | resume | trace | check | token |
 login | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 from pathways import __version__
 from pathways._cluster import binaries, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands, doctor, tokens, top, usage
+from pathways._commands import bench_paper, cluster_commands, doctor, page, tokens, top, usage
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -159,6 +159,11 @@ def parser():
     up.add_argument("--metrics-port", type=int, metavar="PORT",
                     help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and each worker's on the next port; "
                          "0: free ports (default: no metrics)")
+    up.add_argument("--page", nargs="?", const="0", metavar="[HOST:]PORT",
+                    help="show a page for operators in a browser, on this port of 127.0.0.1 (default: a free one) or on this address, which is not encrypted; "
+                         "'pathways page' prints an address that logs in (default: no page)")
+    up.add_argument("--page-name", action="append", metavar="NAME",
+                    help="with --page: a further name by which browsers call it, such as that of a proxy before it")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
     up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
 
@@ -186,6 +191,12 @@ def parser():
     watch.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     watch.add_argument("--interval", type=float, default=2.0, metavar="S", help="seconds between two looks (default 2)")
     watch.add_argument("--once", action="store_true", help="print one look and end; this is what happens where the output is no terminal")
+
+    show = add("page", page.page, "print an address of the cluster's page ('up --page') that logs a browser in, once, within ten minutes")
+    show.add_argument("--address", metavar="HOST:PORT", help="the page of another cluster")
+    show.add_argument("--token-file", metavar="PATH", type=_file,
+                      help="what opens it: the file of the controller's --page-token-file, or an operator's token file (default: that of the cluster that is up on "
+                           "this machine)")
 
     used = add("usage", usage.usage, "show what each user has used of the cluster by day: device time, computations, compile time, memory")
     used.add_argument("--days", type=int, default=30, metavar="N", help="the last N days, today included (default 30)")

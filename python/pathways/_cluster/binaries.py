@@ -40,6 +40,14 @@ def has(name, kind="bin"):
     return any((folder / name).exists() for folder in _folders(kind))
 
 
+def page_files():
+    """Returns the folder of the operators' page, which only installed packages have."""
+    if not (PACKAGE / "page" / "index.html").exists():
+        raise MissingError("this installation has no page for operators: it was built where node and npm were missing, or by 'make demo'. Install them (on Debian: "
+                           "apt-get install nodejs npm) and build the package again, by 'make wheel' or 'pip install .'. 'pathways top' shows the same in a terminal")
+    return PACKAGE / "page"
+
+
 def _in_site_packages(package, file_name):
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or []) if spec else []:

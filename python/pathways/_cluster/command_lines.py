@@ -108,6 +108,12 @@ def metrics(port, token_file, port_file=None):
     return [f"--listen-metrics=127.0.0.1:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
 
 
+def page(listen, token_file, port_file, names=()):
+    """Returns the flags with which a controller shows its page to operators (docs/operators.md). `names`: further ones by which browsers call it."""
+    return ["--listen-page", listen, "--page-files", binaries.page_files(), "--page-token-file", token_file, "--page-port-file", port_file,
+            *(["--page-names", ",".join(names)] if names else [])]
+
+
 def _staged_limit():
     limit = os.environ.get("PATHWAYS_STAGED_LIMIT")
     return [f"--staged-limit={limit}"] if limit else []

@@ -31,13 +31,21 @@ class Joinable:
     advertise: str | None = None         # the name under which other machines reach this one; default: its network name
 
 
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """Where the controller shows its page to operators."""
+
+    listen: str        # HOST:PORT; port 0: a free one
+    names: tuple = ()  # further names by which browsers call it
+
+
 class Cluster:
     """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process. `listen`: where clients
     connect; None: a Unix socket, for this user. `security`: needed if that, or where workers join, is on a network. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None,
-                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None):
+                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, page=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -59,6 +67,8 @@ class Cluster:
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers have the ports after it. 0: free ones; None: no metrics
         self.metrics = {}  # where each process shows them, by the name of its log
+        self.page = page  # a Page: where the controller shows it; None: nowhere
+        self.page_address = None
         self.address = None
         self.workers_address = None
         self.proxy_address = None
@@ -74,6 +84,7 @@ class Cluster:
             if with_workers:
                 processes.wait_for(self._formed, self.processes, START_SECONDS, "the hosts did not join the cluster")
             self._find_metrics()
+            self._find_page()
             if agent is not None:
                 self.proxy_address = self._reachable(processes.wait_for(agent, self.processes, START_SECONDS, "the agent did not start"))
         except BaseException:
@@ -129,6 +140,8 @@ class Cluster:
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)
+        if self.page is not None:
+            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", self.page.names)
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
@@ -151,13 +164,23 @@ class Cluster:
         """Returns the flags for the metrics of a process, the number of its port after the controller's."""
         if self.metrics_port is None:
             return []
-        token_file = self.folder / "metrics.token"
-        if not token_file.exists():
-            with os.fdopen(os.open(token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_hex(32))
+        token_file = self._secret("metrics.token")
         port_file = self.folder / f"{name}.metrics"
         self.metrics[name] = port_file
         return command_lines.metrics(self.metrics_port + number if self.metrics_port else 0, token_file, port_file)
+
+    def _secret(self, name):
+        """Returns a file of this user alone with a secret, which it makes."""
+        path = self.folder / name
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+        return path
+
+    def _find_page(self):
+        if self.page is not None:
+            self.page_address = processes.wait_for(
+                lambda: processes.read_port_file(self.folder / "page.port"), self.processes, START_SECONDS, "the controller shows no page")
 
     def _find_metrics(self):
         """Finds out where the metrics are, and writes a configuration with which Prometheus reads them."""

@@ -5,7 +5,7 @@ import sys
 import time
 
 from pathways._cluster import addresses, command_lines, local, processes, records, simulated
-from pathways._commands import cluster_commands
+from pathways._commands import cluster_commands, page
 
 
 def _not_up(name):
@@ -69,7 +69,7 @@ def _start_here(args):
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
                          listen_proxy=_listen_proxy(args), security=_security(args), metrics_port=_metrics_port(args),
                          hang_limit=_hang_limit(args), client_grace=_client_grace(args), usage_file=_usage_file(args),
-                         host_python=cluster_commands.host_python(args)).start()
+                         host_python=cluster_commands.host_python(args), page=_page(args)).start()
 
 
 def _start_simulated(args):
@@ -81,7 +81,7 @@ def _start_simulated(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
                          policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_listen_proxy(args), security=_security(args),
-                         metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), client_grace=_client_grace(args), usage_file=_usage_file(args),
+                         metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), client_grace=_client_grace(args), usage_file=_usage_file(args), page=_page(args),
                          simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 
@@ -95,6 +95,20 @@ def _metrics_port(args):
     if args.metrics_port is not None and not 0 <= args.metrics_port <= 65535:
         raise ValueError(f"--metrics-port wants a port, or 0 for free ones, not {args.metrics_port}")
     return args.metrics_port
+
+
+def _page(args):
+    """Returns where the controller shows its page: a port of 127.0.0.1 unless an address is given."""
+    if args.page is None:
+        if args.page_name:
+            raise ValueError("--page-name needs --page")
+        return None
+    listen = args.page if ":" in args.page else f"127.0.0.1:{args.page}"
+    host, _ = addresses.split(listen, "--page")
+    if not addresses.listens_here(listen):
+        print(f"pathways up: the page at {host} is not encrypted: whoever reads the network reads what it shows. Leave out the address, and use 'ssh -L' or a proxy "
+              "with TLS", file=sys.stderr, flush=True)
+    return local.Page(listen, tuple(args.page_name or ()))
 
 
 def _hang_limit(args):
@@ -114,11 +128,20 @@ def _start_on(args):
     _client_grace(args)
     if args.metrics_port is not None:
         raise ValueError(f"--metrics-port is for clusters of this machine, not --on {args.on}: metrics are shown to their own machine only")
+    if args.page is not None:
+        raise ValueError(f"--page is for clusters of this machine, not --on {args.on}: give --listen-page to the controller (docs/operators.md)")
     if args.simulated:
         raise ValueError(f"--simulated needs no hosts: leave out --on {args.on}")
     if args.no_workers or args.advertise:
         raise ValueError(f"--no-workers and --advertise are for clusters of this machine, not --on {args.on}")
     return records.engine(args.on).launch(args, records.fresh_folder(args.name))
+
+
+def _page_url(args, cluster):
+    """Returns what a person opens. Where nobody reads it now, without the ticket: outputs are kept."""
+    if args.json or not sys.stdout.isatty():
+        return f"http://{cluster.page_address}/ ('pathways page' prints an address that logs in)"
+    return page.url(cluster.page_address, cluster.folder / "page.token") + " (logs in once; 'pathways page' prints another)"
 
 
 def _announce(args, cluster):
@@ -140,6 +163,9 @@ def _announce(args, cluster):
     if args.metrics_port is not None:
         fields["metrics"] = cluster.metrics
         lines.append(f"  its metrics     prometheus --config.file={cluster.folder / 'prometheus.yml'}")
+    if cluster.page_address is not None:
+        fields["page"] = f"http://{cluster.page_address}/"
+        lines.append(f"  its page        {_page_url(args, cluster)}")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
     lines.append("  stop it         pathways down")
     cluster_commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))
