@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
+.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-page page test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -42,8 +42,12 @@ build: setup
 	@ninja -C $(TREE) -j$(JOBS)
 
 #: make wheel      our wheel, built from build/release and installed into these environments
-wheel: build
+wheel: build page
 	@tools/wheel.sh $(TREE)
+
+#: make page       the operators' page, in build/page, if this machine has node and npm; part of the wheel
+page:
+	@tools/page.sh
 
 #: make setup      Debian packages and the Python environments: build/venv, build/venv-newest, build/venv-jax-*
 setup:
@@ -113,6 +117,13 @@ test-prometheus: wheel build/prometheus/usr/bin/promtool
 build/prometheus/usr/bin/promtool:
 	@tools/setup.sh prometheus
 
+#: make test-page  the operators' page in a real browser; installs Debian's chromium, and node if there is none (docs/operators.md)
+test-page: setup-page wheel
+	@$(PY) -m pytest -q tests/browser
+
+setup-page:
+	@tools/setup.sh page
+
 #: make test-maxtext MaxText 0.2.5 on our clusters, compared with jax's own cpu; installs it into build/venv-maxtext (2.3 GB; docs/maxtext.md)
 test-maxtext: wheel build/venv-maxtext
 	@tools/wheel.sh $(TREE) build/venv-maxtext
@@ -129,8 +140,8 @@ test-torchax: wheel build/venv-torchax
 build/venv-torchax: tools/locks/requirements-torchax.txt
 	@tools/setup.sh torchax
 
-#: make nightly    test, test-ray, test-prometheus, sim, asan, tsan, tsa, fuzz, bench
-nightly: test test-ray test-prometheus sim asan tsan tsa fuzz bench
+#: make nightly    test, test-ray, test-prometheus, test-page, sim, asan, tsan, tsa, fuzz, bench
+nightly: test test-ray test-prometheus test-page sim asan tsan tsa fuzz bench
 
 #: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel

@@ -25,5 +25,7 @@ function(pw_install_wheel)
         file(INSTALL \"\${real}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/pathways/lib\" TYPE FILE RENAME \"\${name}\")
       endforeach()" COMPONENT wheel)
   endif()
+  # The operators' page, if tools/page.sh has built it.
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/build/page/dist/ DESTINATION pathways/page COMPONENT wheel OPTIONAL)
   install(FILES python/pathways.pth DESTINATION . COMPONENT wheel)
 endfunction()

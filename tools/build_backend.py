@@ -52,10 +52,18 @@ def _share_objects_with_make():
         os.environ.setdefault("CXX", "c++")  # the name that CMake uses in make's trees: the cache tells compilers apart by name
 
 
+def _build_page():
+    """Builds the operators' page, which the package can do without: a machine without node or npm's registry gets a sentence about it."""
+    if subprocess.run([ROOT / "tools" / "page.sh"], check=False).returncode != 0:
+        print("pathways: the operators' page was not built; all but 'pathways up --page' works without it", file=sys.stderr, flush=True)
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     _share_objects_with_make()
     print("pathways: compiling controller, worker, agent and CPU plugin: minutes, or seconds with a warm ccache", flush=True)
     settings = dict(config_settings or {})
+    if "build-dir" not in settings:  # else tools/wheel.sh builds, and make has built the page if it is wanted
+        _build_page()
     settings.setdefault("cmake.define.PW_TENSORFLOW_DIR", str(_tensorflow()))
     try:
         return _build_wheel(wheel_directory, settings, metadata_directory)

@@ -11,6 +11,7 @@
 #   tools/setup.sh lock   build/venv-lock alone: what writes and audits tools/locks
 #   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
 #   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)
+#   tools/setup.sh page   what the browser test of the operators' page needs alone: chromium, and node and npm if there are none
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
@@ -118,6 +119,11 @@ if [ "${1:-}" = prometheus ]; then
   rm -rf build/prometheus && mkdir -p build/prometheus
   (cd build/prometheus && apt-get download -qq prometheus >../apt.log 2>&1 && dpkg -x prometheus_*.deb .) ||
     { tail -20 build/apt.log >&2; die "Debian's package prometheus could not be fetched; the whole log is build/apt.log"; }
+  exit 0
+fi
+if [ "${1:-}" = page ]; then
+  install_packages tools/packages-page.txt
+  command -v npm >/dev/null && command -v node >/dev/null || install_packages <(printf 'nodejs\nnpm\n')
   exit 0
 fi
 if [ "${1:-}" = unpinned ]; then
