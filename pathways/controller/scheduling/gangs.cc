@@ -46,8 +46,7 @@ std::vector<Gangs::Underway> Gangs::ListUnderway() const {
   std::vector<std::pair<const Running*, Underway>> found;
   for (const auto& [gang, running] : running_) {
     if (!running.waiting && !running.hosts.empty())
-      found.push_back(
-          {&running, {gang, running.session, running.executable, false, running.granted_ns, LabelOf(running.executable)}});
+      found.push_back({&running, {gang, running.session, running.executable, false, running.granted_ns, LabelOf(running)}});
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first->granted < b.first->granted; });
   std::set<HostId> taken;
@@ -84,16 +83,16 @@ const Gangs::Placement* Gangs::PlacementOf(const Launch& launch) {
   return known.placement = placement.get();
 }
 
-std::shared_ptr<const GangLabel> Gangs::LabelOf(ExecutableId executable) const {
-  const auto it = known_.find(executable);
+std::shared_ptr<const GangLabel> Gangs::LabelOf(const Running& running) const {
+  if (running.label != nullptr) return running.label;
+  const auto it = known_.find(running.executable);
   return it == known_.end() ? nullptr : it->second.label;
 }
 
 void Gangs::Note(gang::GangId gang, const Running& running, int64_t busy_ns) {
   const int64_t now = NowNs();
   const int64_t granted = running.granted_ns > 0 ? running.granted_ns : std::max<int64_t>(0, now - busy_ns);
-  recent_.Add(
-      {0, gang, running.session, LabelOf(running.executable), granted, now, busy_ns, running.failed || running.partly_failed});
+  recent_.Add({0, gang, running.session, LabelOf(running), granted, now, busy_ns, running.failed || running.partly_failed});
 }
 
 bool Gangs::Overlap(const Placement& a, const Placement& b, const gang::Scheduler& scheduler) {
@@ -208,6 +207,7 @@ Gangs::Ticket Gangs::Submit(const Launch& launch) {
   running.devices = placement->devices;
   running.waiting = scheduler_->IsWaiting(gang);
   running.executable = launch.executable;
+  if (recent_.on()) running.label = LabelOf(running);
   const bool waits = running.waiting;
   if (!waits) {
     running.granted = next_grant_++;

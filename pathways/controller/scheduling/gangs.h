@@ -113,7 +113,7 @@ class Gangs {
     ExecutableId executable;
     bool heads = false;                      // none that was granted before it has one of its hosts
     int64_t granted_ns = 0;                  // since Gangs was made; 0: before somebody looked (RecentGangs)
-    std::shared_ptr<const GangLabel> label;  // null: its executable has been forgotten
+    std::shared_ptr<const GangLabel> label;  // null: its executable was forgotten before somebody looked
   };
   // Returns them in the order of their grants.
   std::vector<Underway> ListUnderway() const;
@@ -148,9 +148,10 @@ class Gangs {
     int devices = 0;
     bool failed = false;
     bool partly_failed = false;
-    bool waiting = false;    // not granted
-    uint64_t granted = 0;    // its place in the order of grants
-    int64_t granted_ns = 0;  // when; only while somebody looks
+    bool waiting = false;                    // not granted
+    uint64_t granted = 0;                    // its place in the order of grants
+    int64_t granted_ns = 0;                  // when; only while somebody looks
+    std::shared_ptr<const GangLabel> label;  // likewise: its executable may be forgotten before it ends
     ExecutableId executable;
     double device_microseconds = 0;
     std::vector<ArrayId> due;  // while it waits: arrays that are due from it
@@ -178,7 +179,7 @@ class Gangs {
   void Settle(gang::GangId gang);
   void TakeGrants(gang::GangId submitted = {});
   void EndOutside(ArrayId array);
-  std::shared_ptr<const GangLabel> LabelOf(ExecutableId executable) const;
+  std::shared_ptr<const GangLabel> LabelOf(const Running& running) const;
   void Note(gang::GangId gang, const Running& running, int64_t busy_ns);
   void Record(trace::Kind kind, const char* what, gang::GangId gang);
 
