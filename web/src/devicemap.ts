@@ -43,7 +43,11 @@ export class DeviceMap {
   setView(view: View): void {
     this.view = view;
     const byIsland = new Map<string, HostView[]>();
-    for (const host of view.hosts) byIsland.set(host.island, [...(byIsland.get(host.island) ?? []), host]);
+    for (const host of view.hosts) {
+      const list = byIsland.get(host.island);
+      if (list) list.push(host);
+      else byIsland.set(host.island, [host]);
+    }
     this.islands = [...byIsland].map(([name, hosts]) => ({ name, hosts }));
     this.devicesOf = new Map();
     this.mostMemory = 1;

@@ -1,4 +1,4 @@
-// The page: asks the controller, and draws. The status once a second, the computations four times, the canvases each frame.
+// The page: asks the controller, and draws. The status once a second, the computations four times, the timeline each frame.
 
 import { ask, hasSession, login, logout, NotLoggedIn, takeTicket } from "./api";
 import { Charts } from "./charts";
@@ -12,6 +12,7 @@ import { describe, type Row, Timeline } from "./timeline";
 
 const STATUS_MS = 1000;
 const GANGS_MS = 250;
+const MAP_MS = 200; // load is that of two seconds: it changes slowly
 const WINDOWS = [1, 5, 10, 30]; // seconds
 const KEYS: [string, string][] = [
   ["space", "hold the timeline, let it go on"],
@@ -47,6 +48,7 @@ class Page {
   private before: Report | null = null;
   private view: View | null = null;
   private load = new Float32Array(0);
+  private mapDrawn = -Infinity;
   private pointer: { over: HTMLCanvasElement; x: number; y: number; px: number; py: number } | null = null;
   private alertsShown = "";
   private live = true;
@@ -151,6 +153,7 @@ class Page {
   private choose(host: number | null): void {
     this.map.selected = host;
     this.hosts.select(host);
+    this.mapDrawn = -Infinity;
     this.setRows();
   }
 
@@ -159,7 +162,10 @@ class Page {
   private frame(): void {
     if (!this.live) return;
     this.timeline.draw();
-    this.map.draw(this.deviceLoad());
+    if (performance.now() - this.mapDrawn >= MAP_MS) {
+      this.mapDrawn = performance.now();
+      this.map.draw(this.deviceLoad());
+    }
     this.showTip();
     requestAnimationFrame(() => this.frame());
   }
@@ -237,12 +243,17 @@ class Page {
   private toggleMap(): void {
     this.map.shows = this.map.shows === "load" ? "memory" : "load";
     this.shows.setAttribute("aria-pressed", String(this.map.shows === "memory"));
+    this.mapDrawn = -Infinity;
   }
 
   private listen(): void {
-    onThemeChange(() => this.timeline.redraw());
+    onThemeChange(() => {
+      this.timeline.redraw();
+      this.mapDrawn = -Infinity;
+    });
     this.hosts.onSelect = (host) => {
       this.map.selected = host;
+      this.mapDrawn = -Infinity;
       this.setRows();
     };
     for (const canvas of [this.timeline.canvas, this.map.canvas]) {

@@ -2,10 +2,10 @@
 
 import { bytes, count, duration, h, percent, setClass, setText } from "./dom";
 import type { ProgramView } from "./gangs";
-import type { ClientView, HostView, View } from "./status";
+import type { ClientView, HostView, Report, View } from "./status";
 import { isShort } from "./status";
 import { Table } from "./table";
-import { clientColor } from "./theme";
+import { clientVariable } from "./theme";
 
 export function panel(title: string, content: Node, ...tools: Node[]): HTMLElement {
   return h("section", { class: "panel", "aria-label": title }, h("header", {}, h("h2", {}, title), h("span", { class: "tools" }, ...tools)), content);
@@ -40,7 +40,7 @@ export function clientTable(): Table<ClientView> {
   return new Table<ClientView>(
     "Clients",
     [
-      { title: "Id", width: "44px", text: (one) => String(one.client.id), swatch: (one) => clientColor(one.client.id), by: (one) => one.client.id },
+      { title: "Id", width: "44px", text: (one) => String(one.client.id), swatch: (one) => clientVariable(one.client.id), by: (one) => one.client.id },
       { title: "Client", width: "minmax(100px, 1fr)", text: who, tip: (one) => one.client.description, by: who },
       { title: "Weight", width: "46px", right: true, text: (one) => String(one.client.weight), by: (one) => one.client.weight },
       { title: "Entitled", width: "50px", right: true, hint: "to so much of the device time, by its weight, among the clients with work", text: (one) => percent(one.entitled), by: (one) => one.entitled ?? -1 },
@@ -60,7 +60,7 @@ export function programTable(): Table<ProgramView> {
   return new Table<ProgramView>(
     "Programs",
     [
-      { title: "Program", width: "minmax(130px, 1fr)", text: (one) => one.name, swatch: (one) => clientColor(one.client), by: (one) => one.name },
+      { title: "Program", width: "minmax(130px, 1fr)", text: (one) => one.name, swatch: (one) => clientVariable(one.client), by: (one) => one.name },
       { title: "Client", width: "44px", right: true, text: (one) => String(one.client), by: (one) => one.client },
       { title: "Devices", width: "50px", right: true, text: (one) => count(one.devices), by: (one) => one.devices },
       { title: "Per s", width: "50px", right: true, text: (one) => count(one.perSecond), by: (one) => one.perSecond },
@@ -86,7 +86,7 @@ export class Owners {
 
   set(view: View): void {
     const owners = view.clients.filter((one) => one.deviceBytes > 0).sort((a, b) => b.deviceBytes - a.deviceBytes);
-    const parts = owners.slice(0, 9).map((one) => ({ name: `client ${one.client.id}`, color: clientColor(one.client.id), size: one.deviceBytes }));
+    const parts = owners.slice(0, 9).map((one) => ({ name: `client ${one.client.id}`, color: clientVariable(one.client.id), size: one.deviceBytes }));
     const rest = owners.slice(9).reduce((sum, one) => sum + one.deviceBytes, 0) + view.unowned;
     if (rest > 0) parts.push({ name: "others", color: "var(--quiet)", size: rest });
     const free = view.limit - view.used;
@@ -124,7 +124,7 @@ export class Hangs {
     this.element.replaceChildren(
       ...view.report.hangs.map((one) => {
         const swatch = h("i", { class: "swatch" });
-        swatch.style.background = clientColor(one.client);
+        swatch.style.background = clientVariable(one.client);
         const predicted = one.predicted_seconds === undefined ? "first run" : `${duration(one.predicted_seconds)} predicted`;
         return h(
           "div",
@@ -191,14 +191,30 @@ export class Figures {
   }
 }
 
+function names(hosts: string[]): string {
+  return hosts.slice(0, 5).join(", ") + (hosts.length > 5 ? ` and ${hosts.length - 5} more` : "");
+}
+
+// Names the hosts, as far as the last events tell them.
+function lost(report: Report): string {
+  const gone = new Set<string>();
+  for (const { kind, text } of report.events) {
+    const name = /^host '([^']+)'/.exec(text)?.[1];
+    if (name !== undefined && kind === "host lost") gone.add(name);
+    if (name !== undefined && kind === "host joined") gone.delete(name);
+  }
+  const missing = report.expected_hosts - report.joined_hosts;
+  const which = gone.size > 0 ? `: ${names([...gone])}` : "";
+  return `${missing} of ${report.expected_hosts} hosts ${missing === 1 ? "is" : "are"} lost${which}. What needs ${missing === 1 ? "it" : "them"} fails until a host takes the seat; 'pathways worker --join' adds one.`;
+}
+
 // What is wrong, in one line each, above everything; nothing if all is well.
 export function warnings(view: View): string[] {
   const found: string[] = [];
   const report = view.report;
   if (report.state === "forming") found.push(`The cluster waits for hosts: ${report.joined_hosts} of ${report.expected_hosts} have joined.`);
-  else if (report.joined_hosts < report.expected_hosts) found.push(`${report.expected_hosts - report.joined_hosts} of ${report.expected_hosts} hosts are lost. What needs them fails until hosts join; 'pathways worker --join' adds one.`);
+  else if (report.joined_hosts < report.expected_hosts) found.push(lost(report));
   const list = (state: string) => view.hosts.filter((one) => one.host.state === state).map((one) => one.host.name);
-  const names = (hosts: string[]) => hosts.slice(0, 5).join(", ") + (hosts.length > 5 ? ` and ${hosts.length - 5} more` : "");
   if (list("silent").length > 0) found.push(`Silent: ${names(list("silent"))}. Nothing has been heard from there.`);
   if (list("busy").length > 0) found.push(`Busy: ${names(list("busy"))}. The connection answers, the worker does not.`);
   for (const one of report.hangs.slice(0, 3)) found.push(`Computation ${one.computation} of client ${one.client} (${one.program || "unnamed"}) hangs on ${names(one.hosts.map((host) => host.name))}.`);

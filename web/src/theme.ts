@@ -1,6 +1,7 @@
 // Light and dark: what the system prefers, or what the reader has chosen. Colours for canvases are read from the style sheet.
 
 const KEY = "pathways-theme";
+const CLIENT_COLORS = 10;
 
 export interface Colors {
   text: string;
@@ -25,7 +26,7 @@ export function currentColors(): Colors {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   };
-  const clients = Array.from({ length: 10 }, (_, i) => of(`client-${i}`));
+  const clients = Array.from({ length: CLIENT_COLORS }, (_, i) => of(`client-${i}`));
   colors = { text: of("text"), quiet: of("quiet"), line: of("line"), cell: of("cell"), load: of("load"), memory: of("memory"), bad: of("bad"), warn: of("warn"), clients };
   probe.remove();
   return colors;
@@ -34,6 +35,11 @@ export function currentColors(): Colors {
 export function clientColor(client: number): string {
   const all = currentColors().clients;
   return all[client % all.length]!;
+}
+
+// The same for elements, which follow the theme by themselves.
+export function clientVariable(client: number): string {
+  return `var(--client-${client % CLIENT_COLORS})`;
 }
 
 export function onThemeChange(listener: () => void): void {

@@ -36,6 +36,8 @@ export class Timeline {
   private readonly ring = document.createElement("canvas");
   private rows: Row[] = [];
   private rowOf = new Map<number, number>();
+  private hosts: Group[] = [];
+  private islands: Group[] = [];
   private offset = 0; // the controller's time minus ours, both in microseconds
   private synced = false;
   private pausedAt = 0;
@@ -53,6 +55,8 @@ export class Timeline {
     if (rows.length === this.rows.length && rows.every((row, i) => row.device === this.rows[i]!.device && row.host === this.rows[i]!.host)) return;
     this.rows = rows;
     this.rowOf = new Map(rows.map((row, i) => [row.device, i]));
+    this.hosts = groups(rows, (row) => row.host, (a, b) => a.island === b.island && a.host === b.host);
+    this.islands = groups(rows, (row) => row.island, (a, b) => a.island === b.island);
     this.height = Math.min(420, Math.max(96, rows.length * 18)) + AXIS;
     this.stale = true;
   }
@@ -219,42 +223,27 @@ export class Timeline {
   private showLines(context: CanvasRenderingContext2D, left: number): void {
     const rowHeight = this.plotHeight / Math.max(1, this.rows.length);
     context.fillStyle = currentColors().line;
-    this.rows.forEach((row, i) => {
-      const before = this.rows[i - 1];
-      if (before === undefined) return;
-      if (before.island !== row.island) context.fillRect(0, Math.round(i * rowHeight), this.canvas.width, this.ratio);
-      else if (before.host !== row.host && rowHeight >= 3) context.fillRect(left, Math.round(i * rowHeight), this.plotWidth, this.ratio);
-    });
+    const smallest = this.hosts.reduce((least, group) => Math.min(least, group.rows), Infinity) * rowHeight;
+    if (smallest >= 6) for (const { first } of this.hosts.slice(1)) context.fillRect(left, Math.round(first * rowHeight), this.plotWidth, this.ratio);
+    for (const { first } of this.islands.slice(1)) context.fillRect(0, Math.round(first * rowHeight), this.canvas.width, this.ratio);
   }
 
-  // Names of hosts where they have room, else of islands, from the middle of their rows.
+  // Names of hosts where they have room, else of islands, at the middle of their rows.
   private showNames(context: CanvasRenderingContext2D, left: number): void {
     const rowHeight = this.plotHeight / Math.max(1, this.rows.length);
     const need = 12 * this.ratio;
-    const groups = this.groups((row) => `${row.island}\0${row.host}`);
-    const smallest = Math.min(...groups.map((group) => group.rows * rowHeight));
-    const names = smallest >= need ? groups.map((one) => ({ ...one, name: one.row.host })) : this.groups((row) => row.island).map((one) => ({ ...one, name: one.row.island }));
+    const smallest = this.hosts.reduce((least, group) => Math.min(least, group.rows), Infinity) * rowHeight;
     context.fillStyle = currentColors().quiet;
     context.font = `${11 * this.ratio}px system-ui, sans-serif`;
     context.textBaseline = "middle";
     context.textAlign = "right";
     let lowest = -Infinity;
-    for (const { first, rows, name } of names) {
+    for (const { first, rows, name } of smallest >= need ? this.hosts : this.islands) {
       const y = (first + rows / 2) * rowHeight;
       if (y - need / 2 < lowest) continue;
       lowest = y + need / 2;
       context.fillText(shorten(name), left - 6 * this.ratio, y);
     }
-  }
-
-  private groups(key: (row: Row) => string): { first: number; rows: number; row: Row }[] {
-    const groups: { first: number; rows: number; row: Row }[] = [];
-    this.rows.forEach((row, i) => {
-      const last = groups[groups.length - 1];
-      if (last !== undefined && key(last.row) === key(row)) ++last.rows;
-      else groups.push({ first: i, rows: 1, row });
-    });
-    return groups;
   }
 
   private showAxis(context: CanvasRenderingContext2D, left: number): void {
@@ -303,6 +292,23 @@ export class Timeline {
     const devices = one.program.devices.reduce((sum, [first, last]) => sum + last - first + 1, 0);
     return { program: one.program.name, client: one.client, gang: one.gang, devices, row };
   }
+}
+
+// Rows that stand together and have one name.
+interface Group {
+  first: number;
+  rows: number;
+  name: string;
+}
+
+function groups(rows: Row[], name: (row: Row) => string, same: (a: Row, b: Row) => boolean): Group[] {
+  const found: Group[] = [];
+  rows.forEach((row, i) => {
+    const before = rows[i - 1];
+    if (before !== undefined && same(before, row)) ++found[found.length - 1]!.rows;
+    else found.push({ first: i, rows: 1, name: name(row) });
+  });
+  return found;
 }
 
 export function describe(found: Found): string {

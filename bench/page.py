@@ -1,0 +1,96 @@
+"""Measures the operators' page on a simulated cluster of 2,048 devices, in Debian's chromium: frames a second while four programs compute, and the processor
+time that the page costs the controller. Sides take turns: nobody looks, a browser looks.
+
+    build/venv-newest/bin/python bench/page.py            (make test-page installs what it needs)
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "browser"))
+
+import devtools  # noqa: E402
+from clusters import Cluster  # noqa: E402
+
+# The times between frames, in milliseconds, and what they took on the page's own thread.
+FRAMES = """new Promise(resolve => {
+  const gaps = [], began = performance.now();
+  let last = began;
+  const next = now => {
+    gaps.push(now - last);
+    last = now;
+    now - began < %d ? requestAnimationFrame(next) : resolve(gaps.slice(1));
+  };
+  requestAnimationFrame(now => { last = now; requestAnimationFrame(next); });
+})"""
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def share_of(pid, wait):
+    """Returns the part of a processor that a process takes while `wait` runs, and what that returns."""
+    before, began = processor_seconds(pid), time.monotonic()
+    result = wait()
+    return (processor_seconds(pid) - before) / (time.monotonic() - began), result
+
+
+def look(browser, seconds):
+    gaps = browser.evaluate(FRAMES % (seconds * 1000), promise=True)
+    return {"frames_per_second": 1000 * len(gaps) / sum(gaps), "gap_p99_ms": statistics.quantiles(gaps, n=100)[98], "gap_max_ms": max(gaps)}
+
+
+def measure(args, cluster, browser):
+    controller = cluster.pid("controller")
+    rounds = []
+    for _ in range(args.rounds):
+        browser.open("about:blank")
+        time.sleep(12)  # the controller forgets that somebody looked
+        alone, _ = share_of(controller, lambda: time.sleep(args.seconds))
+        browser.open(cluster.login())
+        browser.wait("document.querySelector('.state')?.textContent === 'live'")
+        time.sleep(3)
+        looked, frames = share_of(controller, lambda: look(browser, args.seconds))
+        rounds.append({"controller_alone": alone, "controller_looked_at": looked, **frames})
+        print(json.dumps(rounds[-1]), flush=True)
+    return {what: statistics.median(one[what] for one in rounds) for what in rounds[0]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--shape", default="512x4", help="of the simulated cluster (default 512x4)")
+    parser.add_argument("--programs", type=int, default=4, help="that share its devices (default 4)")
+    parser.add_argument("--pause", type=float, default=0.0, metavar="S", help="of each program between its steps, which take 90 ms on the devices (default 0)")
+    parser.add_argument("--seconds", type=int, default=20, help="of each side of a round (default 20)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--picture", help="a file for a picture of the page")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Cluster(pathlib.Path(folder) / "home", "--simulated", args.shape)
+        try:
+            for part in range(args.programs):
+                program = cluster.program(size=8192, steps=5, pause=args.pause, part=f"{part}/{args.programs}")
+                assert program.stdout.readline() == "ready\n"
+            with devtools.Browser(pathlib.Path(folder) / "browser") as browser:
+                result = measure(args, cluster, browser)
+                if args.picture:
+                    time.sleep(11)  # for a full timeline
+                    browser.picture(args.picture)
+                assert browser.complaints == [], browser.complaints
+        finally:
+            cluster.stop()
+    result["controller_cost"] = result["controller_looked_at"] - result["controller_alone"]
+    print(json.dumps({what: round(value, 4) for what, value in result.items()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

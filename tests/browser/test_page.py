@@ -1,0 +1,181 @@
+"""What an operator sees: the cluster, its programs, a host that dies, a computation that hangs; by pointer and by keys, light and dark."""
+
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+
+import devtools
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PICTURES = pathlib.Path(os.environ.get("PAGE_PICTURES") or ROOT / "build" / "page" / "pictures")
+
+pytestmark = pytest.mark.skipif(devtools.program() is None, reason="chromium is not installed: 'make test-page' does that")
+
+FIGURE = "(name => [...document.querySelectorAll('.figures span')].find(one => one.firstChild.textContent === name)?.querySelector('b').textContent)"
+
+
+def figure(browser, name):
+    return browser.evaluate(f"{FIGURE}({json.dumps(name)})")
+
+
+def wait_figure(browser, name, value):
+    return browser.wait(f"{FIGURE}({json.dumps(name)}) === {json.dumps(value)}")
+
+
+INK = """((selector, from, to) => {
+    const canvas = document.querySelector(selector);
+    const copy = document.createElement('canvas');
+    [copy.width, copy.height] = [canvas.width, canvas.height];
+    const context = copy.getContext('2d');
+    context.drawImage(canvas, 0, 0);
+    const [left, right] = [from ?? 0, to ?? copy.width];
+    return new Set(new Uint32Array(context.getImageData(left, 0, right - left, copy.height - 20).data.buffer)).size;
+})"""
+
+
+def ink(browser, selector):
+    """Returns how many colours a canvas shows."""
+    return browser.evaluate(f"{INK}({json.dumps(selector)})")
+
+
+def wait_full(browser):
+    """Waits until the timeline has bars at its left end."""
+    browser.wait(f"{INK}('.timeline', 130, 220) > 4")
+
+
+def frames(browser, number):
+    """Lets the page draw so often."""
+    for _ in range(number):
+        browser.evaluate("new Promise(requestAnimationFrame)", promise=True)
+
+
+def test_clients_and_a_lost_host_are_seen(start, browser):
+    cluster = start("--hosts", "3", "--devices", "4")
+    browser.open(cluster.login())
+    seen = {"the page": browser.wait("document.querySelector('.state')?.textContent === 'live'")}
+    assert browser.evaluate("location.hash") == "" and browser.evaluate("history.length") == 2
+    assert figure(browser, "Hosts") == "3" and figure(browser, "Devices") == "12" and figure(browser, "Clients") == "0"
+    assert "no program is connected" in browser.text() and "nothing hangs" in browser.text()
+    cluster.program(size=256, steps=8)
+    seen["the first client"] = wait_figure(browser, "Clients", "1")
+    cluster.program(size=256, steps=8, PATHWAYS_WEIGHT="2")
+    seen["the second client"] = wait_figure(browser, "Clients", "2")
+    browser.wait("document.querySelectorAll('.table')[1].innerText.includes('%')")
+    browser.wait(f"Number({FIGURE}('Granted / s')) > 0")
+    assert ink(browser, ".timeline") > 4 and ink(browser, ".devicemap") > 2
+    hover(browser)
+    wait_full(browser)
+    browser.picture(PICTURES / "page-light.png")
+    host = cluster.run("status")["hosts"][-1]
+    os.kill(host["pid"], signal.SIGKILL)
+    seen["the lost host"] = wait_figure(browser, "Hosts", "2 of 3")
+    assert f"1 of 3 hosts is lost: {host['name']}" in browser.evaluate("document.querySelector('.alerts').innerText")
+    browser.wait(f"[...document.querySelectorAll('.events li')].some(one => one.innerText.includes('host lost') && one.innerText.includes({json.dumps(host['name'])}))")
+    browser.move(5, 5)
+    browser.press("t")
+    frames(browser, 3)
+    browser.picture(PICTURES / "page-dark.png")
+    report(seen)
+
+
+def hover(browser):
+    """Finds a computation under the pointer."""
+    x, y, width, height = browser.box(".timeline")
+    for step in range(40):
+        browser.move(x + width - 20 - step * (width - 140) / 40, y + height / 4)
+        frames(browser, 2)
+        tip = browser.evaluate("document.querySelector('.tip').hidden ? '' : document.querySelector('.tip').textContent")
+        if "jit_" in tip:
+            assert "computation" in tip and "12 devices" in tip and "host" in tip
+            return
+    raise AssertionError("no computation was found on the timeline")
+
+
+def report(seen):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    (PICTURES / "seconds.json").write_text(json.dumps({what: round(seconds, 2) for what, seconds in seen.items()}, indent=2))
+    print(f"\nseconds until the page shows it: {seen}")
+
+
+def test_a_computation_that_hangs_is_named(start, browser):
+    cluster = start("--hosts", "2", "--devices", "1", "--hang-limit", "1")
+    browser.open(cluster.login())
+    browser.wait("document.querySelector('.state')?.textContent === 'live'")
+    cluster.program(size=64, steps=1, pause=0.01)
+    host = cluster.run("status")["hosts"][-1]
+    os.kill(host["pid"], signal.SIGSTOP)
+    try:
+        wait_figure(browser, "Hangs", "1")
+        browser.wait("document.querySelector('.hangs').innerText.includes('does not answer')")
+        assert host["name"] in browser.evaluate("document.querySelector('.hangs').innerText") and "hangs on" in browser.evaluate("document.querySelector('.alerts').innerText")
+        assert browser.evaluate("document.title") == "(1) Pathways"
+    finally:
+        os.kill(host["pid"], signal.SIGCONT)
+    wait_figure(browser, "Hangs", "0")
+
+
+def test_all_of_it_is_to_be_had_by_keys(start, browser):
+    cluster = start("--hosts", "3", "--devices", "2")
+    browser.open(cluster.login())
+    browser.wait("document.querySelector('.state')?.textContent === 'live'")
+    browser.press("ArrowDown")
+    browser.wait("document.querySelector('.tr.selected')")
+    assert "only" in browser.evaluate("document.querySelector('.chosen').textContent")
+    first = browser.evaluate("document.querySelector('.tr.selected').innerText")
+    browser.press("ArrowDown")
+    assert browser.evaluate("document.querySelector('.tr.selected').innerText") != first
+    browser.press("Escape")
+    assert not browser.evaluate("document.querySelector('.tr.selected')") and browser.evaluate("document.querySelector('.chosen').textContent") == ""
+    pressed = lambda label: browser.evaluate(f"[...document.querySelectorAll('button')].find(one => one.textContent === {json.dumps(label)}).ariaPressed")
+    for key, label in (("1", "1 s"), ("4", "30 s"), ("m", "memory"), (" ", "hold")):
+        browser.press(key)
+        assert pressed(label) == "true", label
+    browser.press(" ")
+    assert pressed("hold") == "false"
+    browser.press("?")
+    assert browser.evaluate("document.querySelector('dialog').open") and "hold the timeline" in browser.text()
+    browser.press("Escape")
+    dark = lambda: browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    before = dark()
+    browser.press("t")
+    assert dark() != before
+    browser.open(cluster.started["page"])  # the session and the choice of colours are kept
+    browser.wait("document.querySelector('.state')?.textContent === 'live'")
+    assert dark() != before
+
+
+def test_nobody_sees_it_without_a_login(start, browser):
+    cluster = start("--devices", "1")
+    opens = cluster.login()
+    browser.open(cluster.started["page"])
+    browser.wait("document.querySelector('.login')")
+    assert "island" not in browser.text()
+    browser.open(opens)
+    browser.wait("document.querySelector('.state')?.textContent === 'live'")
+    browser.evaluate("[...document.querySelectorAll('button')].find(one => one.textContent === 'log out').click()")
+    browser.wait("document.querySelector('.login')")
+    browser.open("about:blank")
+    browser.open(opens)
+    browser.wait("document.querySelector('.login [role=alert]')?.textContent.includes('was used before')")
+    secret = pathlib.Path(cluster.started["logs"], "page.token").read_text()
+    browser.evaluate(f"document.querySelector('input').value = {json.dumps(secret)}; document.querySelector('form').requestSubmit()")
+    browser.wait("document.querySelector('.state')?.textContent === 'live'")
+    refused = [one for one in browser.complaints if "401" in one]
+    assert refused
+    browser.complaints[:] = [one for one in browser.complaints if "401" not in one]
+
+
+def test_thousands_of_devices_are_few_elements(start, browser):
+    cluster = start("--simulated", "512x4")
+    browser.open(cluster.login())
+    wait_figure(browser, "Devices", "2048")
+    cluster.program(size=8, steps=1)
+    wait_figure(browser, "Clients", "1")
+    browser.wait(f"Number({FIGURE}('Granted / s')) > 0")
+    assert browser.evaluate("document.querySelectorAll('*').length") < 1500
+    assert ink(browser, ".devicemap") > 2
+    wait_full(browser)
+    browser.picture(PICTURES / "page-2048.png")
