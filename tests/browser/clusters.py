@@ -73,11 +73,16 @@ class Cluster:
         return self.run("page")["url"]
 
     def program(self, size=256, steps=4, pause=0.0, part="0/1", **env):
-        """Starts a program, and returns once it has connected. Its next line is "ready", when it computes."""
-        started = subprocess.Popen([sys.executable, "-c", PROGRAM, str(size), str(steps), str(pause), part], env={**self.env, "PATHWAYS_ADDRESS": self.started["address"], **env},
+        """Starts PROGRAM, and returns once it has connected. Its next line is "ready", when it computes."""
+        started = self.python(PROGRAM, size, steps, pause, part, **env)
+        assert started.stdout.readline() == "connected\n"
+        return started
+
+    def python(self, code, *arguments, **env):
+        """Starts a program on the cluster."""
+        started = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env={**self.env, "PATHWAYS_ADDRESS": self.started["address"], **env},
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.programs.append(started)
-        assert started.stdout.readline() == "connected\n"
         return started
 
     def pid(self, name):

@@ -100,21 +100,50 @@ def report(seen):
     print(f"\nseconds until the page shows it: {seen}")
 
 
+# Its fourth step waits for a line of input.
+STUCK = """
+import sys, threading
+import jax, numpy as np
+gate = threading.Event()
+gate.set()
+
+def wait(x):
+    gate.wait()
+    return x
+
+@jax.jit
+def stuck_step(x):
+    return jax.pure_callback(wait, jax.ShapeDtypeStruct((4,), np.float32), x) + 1
+
+x = np.ones(4, np.float32)
+for _ in range(3):
+    jax.block_until_ready(stuck_step(x))
+gate.clear()
+y = stuck_step(x)
+print("ready", flush=True)
+sys.stdin.readline()
+gate.set()
+jax.block_until_ready(y)
+sys.stdin.readline()
+"""
+
+
 def test_a_computation_that_hangs_is_named(start, browser):
-    cluster = start("--hosts", "2", "--devices", "1", "--hang-limit", "1")
+    cluster = start("--devices", "1", "--hang-limit", "1")
     browser.open(cluster.login())
     browser.wait("document.querySelector('.state')?.textContent === 'live'")
-    cluster.program(size=64, steps=1, pause=0.01)
-    host = cluster.run("status")["hosts"][-1]
-    os.kill(host["pid"], signal.SIGSTOP)
-    try:
-        wait_figure(browser, "Hangs", "1")
-        browser.wait("document.querySelector('.hangs').innerText.includes('does not answer')")
-        assert host["name"] in browser.evaluate("document.querySelector('.hangs').innerText") and "hangs on" in browser.evaluate("document.querySelector('.alerts').innerText")
-        assert browser.evaluate("document.title") == "(1) Pathways"
-    finally:
-        os.kill(host["pid"], signal.SIGCONT)
+    program = cluster.python(STUCK)
+    assert program.stdout.readline() == "ready\n"
+    wait_figure(browser, "Hangs", "1")
+    (host,) = cluster.run("status")["hosts"]
+    said = browser.evaluate("document.querySelector('.hangs').innerText")
+    assert "stuck_step" in said and host["name"] in said and "launched, not finished" in said
+    assert "hangs on" in browser.evaluate("document.querySelector('.alerts').innerText")
+    assert browser.evaluate("document.title") == "(1) Pathways"
+    program.stdin.write("go on\n")
+    program.stdin.flush()
     wait_figure(browser, "Hangs", "0")
+    browser.wait("document.querySelector('.events').innerText.includes('hang ended')")
 
 
 def test_all_of_it_is_to_be_had_by_keys(start, browser):

@@ -45,6 +45,7 @@ class Page {
   private readonly hold = h("button", { type: "button", title: "space" }, "hold");
   private readonly shows = h("button", { type: "button", title: "m" }, "memory");
   private readonly chosen = h("span", { class: "chosen" });
+  private readonly missed = h("span", { class: "missed warn" });
   private before: Report | null = null;
   private view: View | null = null;
   private load = new Float32Array(0);
@@ -162,6 +163,7 @@ class Page {
   private frame(): void {
     if (!this.live) return;
     this.timeline.draw();
+    setText(this.missed, this.timeline.serverNow() - this.store.missedAt < this.timeline.windowUs ? "too many computations: some are not shown" : "");
     if (performance.now() - this.mapDrawn >= MAP_MS) {
       this.mapDrawn = performance.now();
       this.map.draw(this.deviceLoad());
@@ -209,6 +211,8 @@ class Page {
     this.windows.forEach((button, i) => button.addEventListener("click", () => this.setWindow(i)));
     this.hold.addEventListener("click", () => this.setPaused(!this.timeline.paused));
     this.shows.addEventListener("click", () => this.toggleMap());
+    this.timeline.canvas.setAttribute("aria-label", "a row for each device, a bar for each computation; the table of programs has the same in numbers");
+    this.map.canvas.setAttribute("aria-label", "a cell for each device; the table of hosts has the same in numbers");
     this.tip.hidden = true;
     this.root.replaceChildren(
       h("header", { class: "top" }, h("h1", {}, "Pathways"), this.state, this.about, this.figures.element, h("nav", {}, docs, light, keys, out)),
@@ -216,7 +220,7 @@ class Page {
       h(
         "main",
         {},
-        panel("Timeline", this.timeline.canvas, this.chosen, this.hold, ...this.windows),
+        panel("Timeline", this.timeline.canvas, this.missed, this.chosen, this.hold, ...this.windows),
         h(
           "div",
           { class: "columns" },
