@@ -1,5 +1,5 @@
-"""Measures the operators' page on a simulated cluster of 2,048 devices, in Debian's chromium: frames a second while four programs compute, and the processor
-time that the page costs the controller. Sides take turns: nobody looks, a browser looks.
+"""Measures the operators' page on a simulated cluster of 2,048 devices, in Debian's chromium: what an answer costs the controller, then, while four programs
+compute, frames a second and the part of a processor that the controller takes. Sides take turns: nobody looks, a browser looks.
 
     build/venv-newest/bin/python bench/page.py            (make test-page installs what it needs)
 """
@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
@@ -42,6 +43,22 @@ def share_of(pid, wait):
     before, began = processor_seconds(pid), time.monotonic()
     result = wait()
     return (processor_seconds(pid) - before) / (time.monotonic() - began), result
+
+
+def cost_of(cluster, question, times):
+    """Returns the processor milliseconds that an answer costs the controller, while nobody computes."""
+    secret = pathlib.Path(cluster.started["logs"], "page.token").read_text()
+    request = urllib.request.Request(f"{cluster.started['page']}api/{question}", headers={"Authorization": f"Bearer {secret}"})
+
+    def ask():
+        for _ in range(times):
+            with urllib.request.urlopen(request, timeout=devtools.PATIENCE) as answer:
+                answer.read()
+
+    idle, _ = share_of(cluster.pid("controller"), lambda: time.sleep(5))
+    began, before = time.monotonic(), processor_seconds(cluster.pid("controller"))
+    ask()
+    return 1000 * (processor_seconds(cluster.pid("controller")) - before - idle * (time.monotonic() - began)) / times
 
 
 def look(browser, seconds):
@@ -77,6 +94,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(pathlib.Path(folder) / "home", "--simulated", args.shape)
         try:
+            answers = {"status_answer_ms": cost_of(cluster, "status", 50), "gangs_answer_ms": cost_of(cluster, "gangs", 500)}
             for part in range(args.programs):
                 program = cluster.program(size=8192, steps=5, pause=args.pause, part=f"{part}/{args.programs}")
                 assert program.stdout.readline() == "ready\n"
@@ -88,7 +106,7 @@ def main():
                 assert browser.complaints == [], browser.complaints
         finally:
             cluster.stop()
-    result["controller_cost"] = result["controller_looked_at"] - result["controller_alone"]
+    result = {**answers, **result, "controller_cost": result["controller_looked_at"] - result["controller_alone"]}
     print(json.dumps({what: round(value, 4) for what, value in result.items()}, indent=2))
 
 

@@ -208,7 +208,7 @@ pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImp
                                 pw::identity::ClusterIdentity* identity) {
   pw::PageContents contents;
   contents.sources["status"] = [cluster](const std::string&, auto done) {
-    cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetStatus(std::move(done)); });
+    cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetPageStatus(std::move(done)); });
   };
   contents.sources["gangs"] = [cluster](const std::string& query, auto done) {
     const uint64_t after = pw::http::NumberIn(query, "after", 0);

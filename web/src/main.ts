@@ -11,6 +11,7 @@ import { onThemeChange, startTheme, toggleTheme } from "./theme";
 import { describe, type Row, Timeline } from "./timeline";
 
 const STATUS_MS = 1000;
+const STATUS_MOST_MS = 1500;
 const GANGS_MS = 250;
 const MAP_MS = 200; // load is that of two seconds: it changes slowly
 const WINDOWS = [1, 5, 10, 30]; // seconds
@@ -74,7 +75,9 @@ class Page {
       } catch (error) {
         this.failed(error);
       }
-      await this.until(began + STATUS_MS);
+      // A large cluster, or a busy controller, is asked less often.
+      const took = performance.now() - began;
+      await this.until(began + Math.min(STATUS_MOST_MS, Math.max(STATUS_MS, 5 * took)));
     }
   }
 
@@ -215,7 +218,7 @@ class Page {
     this.map.canvas.setAttribute("aria-label", "a cell for each device; the table of hosts has the same in numbers");
     this.tip.hidden = true;
     this.root.replaceChildren(
-      h("header", { class: "top" }, h("h1", {}, "Pathways"), this.state, this.about, this.figures.element, h("nav", {}, docs, light, keys, out)),
+      h("header", { class: "top" }, h("h1", {}, "Pathways"), this.state, this.about, h("nav", {}, docs, light, keys, out), this.figures.element),
       this.alerts,
       h(
         "main",

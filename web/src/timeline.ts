@@ -187,7 +187,7 @@ export class Timeline {
     const colors = currentColors();
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const left = this.canvas.width - this.plotWidth;
-    const right = this.now() * this.scale;
+    const right = Math.round(this.now() * this.scale); // whole pixels are copied, parts of them would be computed
     const from = Math.max(right - this.plotWidth, this.cleared - this.ring.width);
     const sx = ((from % this.ring.width) + this.ring.width) % this.ring.width;
     const shown = right - from;

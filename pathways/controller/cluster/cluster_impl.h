@@ -103,6 +103,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void GetStatusFor(const std::string& user, ResultCallback<std::string> done) override { GatherStatus(user, std::move(done)); }
   // Returns the same as metrics for Prometheus (controller/metrics_page.h): for operators.
   void GetMetrics(ResultCallback<std::string> done);
+  // Returns the status without what hosts would have to examine their machines for: for a page that asks every second.
+  void GetPageStatus(ResultCallback<std::string> done);
   // Returns the computations that have ended since record `after`, and those under way, as JSON (gang_report.h): for operators.
   std::string GetGangs(uint64_t after);
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override {

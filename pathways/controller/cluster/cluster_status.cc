@@ -41,6 +41,11 @@ void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
             [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
 }
 
+void ClusterImpl::GetPageStatus(ResultCallback<std::string> done) {
+  GetReport(std::nullopt, false,
+            [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToJson(*report)); });
+}
+
 std::string ClusterImpl::GetGangs(uint64_t after) {
   Gangs& gangs = fabric_->gangs();
   gangs.recent().Look(environment_.clock->Now());
