@@ -1,6 +1,8 @@
 """Writes the software bill of materials of the wheel (CycloneDX 1.6): the Debian packages whose libraries are linked into it or whose headers are
-compiled into it, as the build tree tells, and the Python packages it is built with (tools/locks). `make sbom`."""
+compiled into it, as the build tree tells, the Python packages it is built with (tools/locks), and the npm packages of the operators' page
+(web/package-lock.json). `make sbom`."""
 
+import base64
 import json
 import pathlib
 import re
@@ -46,6 +48,18 @@ def locked(name):
     return [{"name": match[1], "version": match[2], "hashes": hashes} for match, hashes in found if match]
 
 
+def npm():
+    """Returns the packages of the page's lock, as components: those that are part of the page, and those that only build it."""
+    found = json.loads((ROOT / "web" / "package-lock.json").read_text())["packages"]
+    for path, one in found.items():
+        name = path.rpartition("node_modules/")[2]
+        if name:
+            algorithm, _, value = one["integrity"].partition("-")
+            yield {"type": "library", "name": name, "version": one["version"], "scope": "excluded" if one.get("dev") else "required",
+                   "purl": f"pkg:npm/{name.replace('@', '%40')}@{one['version']}",
+                   "hashes": [{"alg": algorithm.upper().replace("SHA", "SHA-"), "content": base64.b64decode(value).hex()}]}
+
+
 def bill():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     components = [{"type": "library", "name": one["name"], "version": one["version"], "scope": "required",
@@ -53,6 +67,7 @@ def bill():
     for name, scope in (("requirements-nodeps.txt", "required"), ("requirements.txt", "excluded")):  # excluded: only the build and the tests have it
         components += [{"type": "library", "name": one["name"], "version": one["version"], "scope": scope, "purl": f"pkg:pypi/{one['name']}@{one['version']}",
                         "hashes": [{"alg": "SHA-256", "content": value} for value in one["hashes"]]} for one in locked(name)]
+    components += npm()
     return {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
             "metadata": {"component": {"type": "application", "name": project["name"], "version": project["version"], "licenses": [{"license": {"id": project["license"]}}]}},
             "components": components}

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 import lock  # noqa: E402
 import sbom  # noqa: E402
 
@@ -40,3 +41,10 @@ def test_the_bill_names_the_packages_of_linked_libraries():
     assert owned == {"libssl-dev"}
     (one,) = sbom.locked("requirements-nodeps.txt")
     assert one["name"] == "tensorflow-cpu" and len(one["hashes"]) > 3 and one["version"] == "2.21.0"
+
+
+def test_every_npm_package_of_the_page_has_its_hash_and_one_is_part_of_it():
+    found = list(sbom.npm())
+    assert len(found) > 10 and all(one["hashes"][0]["alg"] == "SHA-512" and len(one["hashes"][0]["content"]) == 128 for one in found)
+    assert [one["name"] for one in found if one["scope"] == "required"] == ["uplot"]
+    assert "resolved" not in (ROOT / "web" / "package-lock.json").read_text(), "registries are the machine's own choice"
