@@ -77,7 +77,7 @@ class Page {
       }
       // A large cluster, or a busy controller, is asked less often.
       const took = performance.now() - began;
-      await this.until(began + Math.min(STATUS_MOST_MS, Math.max(STATUS_MS, 5 * took)));
+      await this.until(began + Math.min(STATUS_MOST_MS, Math.max(STATUS_MS, 20 * took)));
     }
   }
 
