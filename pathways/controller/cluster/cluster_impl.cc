@@ -259,6 +259,7 @@ void ClusterImpl::Stop(std::string reason, bool stop_workers, Task stopped) {
       }
       link.link->connection()->Close(absl::CancelledError(reason));
     }
+    self->fabric_->Disconnect();
     self->links_.clear();
     self->hosts_.clear();
     std::move(stopped)();

@@ -359,5 +359,18 @@ TEST(ClusterTest, StopTellsTheWorkersItOwns) {
   EXPECT_TRUE(t.workers[0]->closed);
 }
 
+// Programs end later than the cluster that is stopped; what they still ask for reaches no connection.
+TEST(ClusterTest, ASessionMayGoOnAfterTheStop) {
+  TestCluster t(1, 1);
+  ASSERT_TRUE(t.Put(1, t.Single(0, {2}), "ab").ok());
+  t.Run();
+  t.cluster->Stop("enough", true, [] {});
+  t.Run();
+  t.Put(2, t.Single(0, {2}), "cd").IgnoreError();
+  t.session->Destruct({1}).IgnoreError();
+  t.Run();
+  EXPECT_EQ(t.workers[0]->Count(Command::kPut), 1);
+}
+
 }  // namespace
 }  // namespace pw::controller

@@ -95,6 +95,8 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   descriptions_.FailHost(host, error);
 }
 
+void Fabric::Disconnect() { peers_.clear(); }
+
 absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
   switch (event.kind_case()) {
     case Event::kDone:

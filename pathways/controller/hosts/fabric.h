@@ -67,6 +67,8 @@ class Fabric {
   int64_t array_bytes() const { return array_bytes_; }
   // Removes the host and its devices; fails everything that waits for it with `error`. Sessions must have poisoned their arrays before.
   void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
+  // Sends nothing to any host from now on: the connections end, and the sessions later.
+  void Disconnect();
   // Processes a completion, an answer or data. INTERNAL for any other kind of event.
   absl::Status OnEvent(HostId host, const ::pathways::v1::Event& event, Bytes payload);
   void OnBulkWritable(HostId host);
