@@ -66,12 +66,6 @@ def folder():
         return None
 
 
-def _start_time(pid):
-    from pathways._cluster import records
-
-    return records.start_time(pid)
-
-
 class Uploads:
     """The folder for one connection's uploads. Each connection has its own, because the library numbers its files from 1 in each."""
 
@@ -79,15 +73,17 @@ class Uploads:
 
     def __init__(self, folder):
         self.pid = os.getpid()
-        self.path = folder / f"client-{self.pid}-{_start_time(self.pid)}-{secrets.token_hex(8)}"
-        self.path.mkdir(mode=0o700)
+        self.path = folder / f"client-{self.pid}-{secrets.token_hex(8)}"
+        making = folder / f".{self.path.name}"
+        making.mkdir(mode=0o700)
+        self._locked = os.open(making, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        making.rename(self.path)  # other processes test the lock of folders with such names only
         _sweep(folder)
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if Uploads._number is None:
-            Uploads._number = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
+            Uploads._number = fcntl.fcntl(self._locked, fcntl.F_DUPFD_CLOEXEC, 100)
         else:
-            os.dup2(fd, Uploads._number, inheritable=False)
-        os.close(fd)
+            os.dup2(self._locked, Uploads._number, inheritable=False)
 
     def initialization_data(self):
         return {"pathways_shared_subdirectory": self.path.name.encode()}
@@ -105,6 +101,7 @@ class Uploads:
     def remove(self):
         if os.getpid() == self.pid:
             shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._locked)
 
 
 def uploads_into(folder):
@@ -121,14 +118,16 @@ def uploads_into(folder):
 
 
 def _sweep(folder):
-    """Removes the folders of processes that were killed together with their doors."""
+    """Removes the folders of processes that were killed together with their doors: those whose lock is free. Process ids would not do: containers that
+    share this memory have processes of the same ids, or none that is seen."""
     for left in folder.glob("client-*"):
-        try:
-            _, pid, started, _ = left.name.split("-")
-            if _start_time(int(pid)) != int(started):
+        with contextlib.suppress(OSError):  # gone, or locked: its process lives
+            fd = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)
-        except ValueError:
-            continue
+            finally:
+                os.close(fd)
 
 
 # ------------------------------------------------------------------------------------------------------- from the cluster

@@ -121,6 +121,26 @@ def test_nor_does_one_that_is_killed(shape):
     assert eventually(lambda: not left_by(victim.pid))
 
 
+UPLOADS = "import pathlib, sys; from pathways._client import host_memory as m; u = m.Uploads(pathlib.Path(sys.argv[1])); print(u.path.name, flush=True); "
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="this user may not make namespaces of processes")
+def test_folders_of_others_stay_where_their_processes_are_not_seen(tmp_path):
+    """Containers of one user may share this memory, and do not see each other's processes."""
+    command = [sys.executable, "-c", UPLOADS + "sys.stdin.read()", str(tmp_path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        held = tmp_path / holder.stdout.readline().strip()
+        other = ["unshare", "--pid", "--mount-proc", "--fork", *command]
+        assert subprocess.run(other, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=True).stdout
+        assert held.is_dir()
+    finally:
+        holder.kill()
+        holder.wait()
+    subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=True)
+    assert not held.exists(), "its process has ended"
+
+
 def test_it_can_be_switched_off():
     process, output = run("from pathways._client import host_memory as m; print(m._readers, m.Uploads._number)", PATHWAYS_SHARED_MEMORY="off")
     assert process.returncode == 0 and output == "{} None\n"
