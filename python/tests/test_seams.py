@@ -56,7 +56,7 @@ QUIET = {"TRANSFER_TO_SHARDINGS", "RESULT_HANDLER", "SET_SHARDING"}
 def results(tmp_path_factory):
     """Returns {key of the hidden seam, or "": the line of seams_program.py}."""
     folder = tmp_path_factory.mktemp("seams")
-    cluster = local.Cluster(Shape.parse("1x1x2"), folder, host_python=sys.executable).start()
+    cluster = local.Cluster(Shape.parse("1x1x2"), folder).start()
     try:
         clean = {k: v for k, v in os.environ.items() if k not in ("PATHWAYS_LOCAL", "XLA_FLAGS") and not k.startswith("IFRT_PROXY")}
         done = subprocess.run([sys.executable, HERE / "seams_program.py", folder / "results"], timeout=SECONDS, capture_output=True, text=True, check=False,
