@@ -163,7 +163,7 @@ def _announce(args, cluster):
     if args.metrics_port is not None:
         fields["metrics"] = cluster.metrics
         lines.append(f"  its metrics     prometheus --config.file={cluster.folder / 'prometheus.yml'}")
-    if cluster.page_address is not None:
+    if args.page is not None:
         fields["page"] = f"http://{cluster.page_address}/"
         lines.append(f"  its page        {_page_url(args, cluster)}")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]

@@ -174,9 +174,12 @@ def test_other_paths_are_not_found(pathways):
 def abuse(address, text):
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), PATIENCE) as peer:
-        peer.sendall(text)
-        peer.shutdown(socket.SHUT_WR)
-        return peer.recv(64)
+        try:
+            peer.sendall(text)
+            peer.shutdown(socket.SHUT_WR)
+            return peer.recv(64)
+        except (ConnectionResetError, BrokenPipeError):  # it was cut off before it had said all
+            return b""
 
 
 def test_hostile_peers_harm_neither_process(pathways):
