@@ -362,6 +362,7 @@ TEST(ClusterTest, StopTellsTheWorkersItOwns) {
 // Programs end later than the cluster that is stopped; what they still ask for reaches no connection.
 TEST(ClusterTest, ASessionMayGoOnAfterTheStop) {
   TestCluster t(1, 1);
+  t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(0, {2}), "ab").ok());
   t.Run();
   t.cluster->Stop("enough", true, [] {});
