@@ -169,8 +169,8 @@ def test_a_network_that_falls_silent_is_noticed_by_both_ends_and_used_again(tmp_
         network.stop()
 
 
-def test_a_program_that_comes_back_too_late_is_told_so(operator, user, tmp_path):
-    other = CommandLine(tmp_path / "other")
+def test_a_program_that_comes_back_too_late_is_told_so(operator, user, tmp_path, tmp_path_factory):
+    other = CommandLine(tmp_path_factory.mktemp("late"))  # a short name: the path of a Unix socket has 107 bytes at most
     short = other("up", "--devices", "1", "--listen-proxy", "none", "--client-grace", "0.5")
     network = program = None
     try:
