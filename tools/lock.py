@@ -24,6 +24,12 @@ def pins(text):
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in PIN.findall(text)}
 
 
+def entries(text):
+    """Returns the entries of a lock as (name, version, hashes)."""
+    found = ((PIN.match(entry), re.findall(r"--hash=sha256:([0-9a-f]+)", entry)) for entry in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE))
+    return [(pin[1], pin[2], hashes) for pin, hashes in found if pin]
+
+
 def stale(requirements):
     """Returns what is wrong with the lock of a file, or None."""
     lock = LOCKS / requirements.name
@@ -33,8 +39,7 @@ def stale(requirements):
     wanted, locked = pins(requirements.read_text()), pins(text)
     if different := sorted(name for name in wanted.keys() | locked.keys() if wanted.get(name) != locked.get(name)):
         return f"locks/{lock.name} and {requirements.name} differ in {', '.join(different)}"
-    entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
-    if bare := [entry.split("==")[0] for entry in entries if PIN.match(entry) and "--hash=sha256:" not in entry]:
+    if bare := [name for name, _, hashes in entries(text) if not hashes]:
         return f"{', '.join(bare)} in locks/{lock.name} has no hash"
     return None
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tomllib
 
+import lock
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "release"
 LIBRARY = re.compile(r"(?<![\w/.-])(/usr/(?:lib|local/lib)/\S+?\.(?:a|so)(?:\.[\d.]+)?)(?=\s|$)")
@@ -43,9 +45,7 @@ def debian(paths):
 
 def locked(name):
     """Returns the packages of a lock: name, version, hashes."""
-    entries = re.split(r"^(?=[A-Za-z0-9])", (ROOT / "tools" / "locks" / name).read_text(), flags=re.MULTILINE)
-    found = [(re.match(r"([A-Za-z0-9._-]+)==(\S+)", entry), re.findall(r"sha256:([0-9a-f]{64})", entry)) for entry in entries]
-    return [{"name": match[1], "version": match[2], "hashes": hashes} for match, hashes in found if match]
+    return [dict(zip(("name", "version", "hashes"), entry)) for entry in lock.entries((lock.LOCKS / name).read_text())]
 
 
 def npm():

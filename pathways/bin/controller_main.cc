@@ -203,7 +203,7 @@ void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw:
   });
 }
 
-// What the page for operators shows.
+// Returns the contents of the page for operators.
 pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImpl>& cluster,
                                 pw::identity::ClusterIdentity* identity) {
   pw::PageContents contents;

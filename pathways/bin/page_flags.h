@@ -24,7 +24,8 @@ struct PageFlags {
 
 void DeclarePage(PageFlags* options, Flags* flags);
 
-// What the page shows, and who may read it beside those who have the secret; of this machine only: tokens are not sent over a network in plain text.
+// The contents of the page, and the readers beside those who have the secret. Such readers are of this machine only: tokens are not sent over a network in
+// plain text.
 struct PageContents {
   std::map<std::string, http::Site::Source> sources;
   http::Site::Admit admit;  // null: nobody has tokens

@@ -1,4 +1,4 @@
-// What servers for operators' tools share: addresses of this machine, and secrets in files.
+// The common parts of servers for operators' tools: addresses of this machine, and secrets in files.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // How long the controller keeps a session whose connection has ended without a goodbye. The client may be behind a network that is cut, or its machine
 // asleep: then it comes back, and its arrays must be there. Or its process may have ended: then nobody comes, and others need the memory.
 //
-// What the end of a connection tells:
+// The end of a connection tells:
 //   - A Unix socket: the kernel closes it when the process ends, and nothing else breaks it. The session ends at once.
 //   - TCP that fell silent: the network is cut, or the machine is off. Nobody can tell; the session is kept for the grace time.
 //   - TCP that was closed or reset by the other end, when the client's machine itself is that end (it names its end of the connection as we see

@@ -1,4 +1,4 @@
-// What the timeline of the operators' page is drawn from (docs/operators.md): the computations that ended lately, and those under way. Pure:
+// GangReport: the data of the timeline of the operators' page (docs/operators.md): the computations that ended lately, and those under way. Pure:
 // ClusterImpl fills it in.
 #pragma once
 

@@ -26,7 +26,7 @@
 
 namespace pw::controller {
 
-// What a computation is and where it runs: the same for all its launches.
+// The name and the devices of a computation: the same for all its launches.
 struct GangLabel {
   using Ranges = absl::InlinedVector<std::pair<DeviceId, DeviceId>, 1>;  // first and last; ascending
   ExecutableId executable;

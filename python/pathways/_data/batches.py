@@ -71,9 +71,8 @@ class Batches:
     def _begin(self, state):
         shardings = jax.tree.leaves(self._shardings)
         devices = sorted({device for one in shardings for device in one.device_set}, key=lambda device: device.id)
-        self._local = doors.cluster_in_this_process()
         feed, beside = Feed, lambda mesh_or_devices: mesh_or_devices
-        if not self._local:
+        if not doors.cluster_in_this_process():
             from jax.experimental import colocated_python
 
             feed, beside = colocated_python.colocated_python_class(Feed), colocated_python.colocated_cpu_devices

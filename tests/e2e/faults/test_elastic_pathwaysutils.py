@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from cli import PATIENCE, CommandLine
+from cli import PATIENCE
 from seats import Host, hosts_of
 
 pytest.importorskip("pathwaysutils.elastic.manager", reason="pathwaysutils is not installed")
@@ -68,13 +68,6 @@ def undisturbed(steps):
         losses.append((error**2).mean())
         w = w - 0.05 * 2 * x.T @ error / len(x)
     return losses
-
-
-@pytest.fixture
-def command(tmp_path):
-    command = CommandLine(tmp_path / "home")
-    yield command
-    command("down", check=False)
 
 
 @pytest.fixture
