@@ -82,6 +82,21 @@ TEST_F(ServerTest, ShutdownEndsSessionsWithTheirStreams) {
   EXPECT_EQ(Sessions(), 0);
 }
 
+// A client's end meets the answers on their way at another moment each time.
+TEST_F(ServerTest, EveryStreamWhoseClientEndsIsFinished) {
+  Start();
+  for (int round = 0; round < 3000; ++round) {
+    auto stream = Open();
+    const int count = 2 + round % 5;
+    for (int i = 0; i < count; ++i) stream->Send(IfrtRequest());  // answered at once: it asks for nothing
+    stream->HalfClose();
+    int answers = 0;
+    for (IfrtResponse response; stream->Receive(response);) ++answers;
+    EXPECT_EQ(answers, count);
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+}
+
 TEST_F(ServerTest, ManyRequestsAreAnsweredOnceEachThoughTheClientReadsLate) {
   ServerOptions options;
   options.max_backlog_requests = 50;  // so that reading pauses and goes on

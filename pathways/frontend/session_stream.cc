@@ -151,6 +151,7 @@ void SessionStream::Flush() {
   batch_.swap(queued_);
   batch_next_ = 0;
   sending_now_ = true;
+  more_queued_ = closing_;  // this batch is not the end of a stream that closes: the next Flush finishes it
   SendNext();
 }
 
