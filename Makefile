@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-page page test-maxtext test-torchax jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
+.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-page page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -139,6 +139,14 @@ test-torchax: wheel build/venv-torchax
 
 build/venv-torchax: tools/locks/requirements-torchax.txt
 	@tools/setup.sh torchax
+
+#: make test-tunix   Tunix's GRPO with actor and rollout on two islands, compared with jax's own cpu; installs it into build/venv-tunix (2 GB)
+test-tunix: wheel build/venv-tunix
+	@tools/wheel.sh $(TREE) build/venv-tunix
+	@build/venv-tunix/bin/python -m pytest -v tests/tunix
+
+build/venv-tunix: tools/locks/requirements-tunix.txt
+	@tools/setup.sh tunix
 
 #: make nightly    test, test-ray, test-prometheus, test-page, sim, asan, tsan, tsa, fuzz, bench
 nightly: test test-ray test-prometheus test-page sim asan tsan tsa fuzz bench

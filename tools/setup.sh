@@ -13,6 +13,7 @@
 #   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)
 #   tools/setup.sh page   what the browser test of the operators' page needs alone: chromium, and node and npm if there are none
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
+#   tools/setup.sh tunix    build/venv-tunix alone: Tunix with the newest jax (2 GB)
 # Reaches for the network only where something is missing; the second run costs a fraction of a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -107,9 +108,9 @@ if [ "${1:-}" = lock ]; then
   exit 0
 fi
 case "${1:-}" in
-  ray | paper | torchax | maxtext | docs)
+  ray | paper | torchax | maxtext | tunix | docs)
     python=${PYTHON:-python3}
-    [ "$1" != maxtext ] || python=$(demand_newest_python)
+    case "$1" in maxtext | tunix) python=$(demand_newest_python) ;; esac
     PYTHON=$python make_venv "build/venv-$1" "tools/locks/requirements-$1.txt"
     touch "build/venv-$1"
     exit 0

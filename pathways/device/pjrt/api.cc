@@ -16,7 +16,8 @@ absl::StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("the device plugin '", path, "' does not load: ", dlerror(),
-                                                      ". Check that the libraries it names are installed beside it"));
+                                                      ". Check that the libraries it names are installed beside it; those of "
+                                                      "the CPU plugin come with: pip install 'pathways[cpu]'"));
   }
   auto* get_api = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(library, "GetPjrtApi"));
   if (get_api == nullptr) {
