@@ -1,7 +1,9 @@
 """`pw.data`: has batches made on the hosts ahead of their use, and hands them out in order."""
 
+import atexit
 import collections
 import concurrent.futures
+import weakref
 
 import jax
 import numpy as np
@@ -25,6 +27,16 @@ def data(make, sharding, *, prefetch=2, state=None):
     return Batches(make, sharding, prefetch, state)
 
 
+_open = weakref.WeakSet()  # all Batches of this process
+
+
+@atexit.register
+def _close_all():
+    """jax's client objects of the hosts' iterators cannot be dropped after their modules, nor after the connection."""
+    for batches in list(_open):
+        batches.close()
+
+
 class Batches:
     """Batches from the hosts. See `pw.data`; one thread uses it.
 
@@ -37,6 +49,7 @@ class Batches:
         self._make, self._shardings, self._prefetch = make, sharding, prefetch
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "pathways-data")
         self._begin(state)
+        _open.add(self)
 
     def __iter__(self):
         return self

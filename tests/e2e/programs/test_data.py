@@ -154,6 +154,34 @@ def test_it_goes_on_from_a_state(run_script, keeps):
     assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
 
 
+GRAIN = COMMON + """
+import grain
+import pathways as pw
+
+def read(part, parts):
+    data = grain.MapDataset.range(64).shuffle(seed=3)[part::parts].map(lambda number: np.full(3, number, np.float32))
+    return data.to_iter_dataset().batch(4, drop_remainder=True)
+
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
+here = [np.concatenate(parts) for parts in zip(*(read(part, 2) for part in range(2)))]
+batches = pw.data(read, sharding)
+for expected in here[:3]:
+    np.testing.assert_array_equal(next(batches), expected)
+state = batches.state()
+assert all(state["hosts"]), "grain's iterators keep their own state"
+for expected, batch in zip(here[3:], pw.data(read, sharding, state=state), strict=True):
+    np.testing.assert_array_equal(batch, expected)
+print("fine")
+"""
+
+
+def test_grain_reads_on_the_hosts_what_it_reads_here(run_script):
+    """The program ends with a pipeline that nobody has closed."""
+    done = run_script(GRAIN, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x2")
+    assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
+    assert done.stderr == ""
+
+
 FAULTS = COMMON + """
 import pathways as pw
 sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
