@@ -66,7 +66,7 @@ void Link::OnUnreachable(const absl::Status& reason) {
   }
   if (gone) return End(Lost("no process listens there any more: it has ended"));
   if (session_ != 0)
-    return End(Lost(absl::StrCat(reason.message(), "; it could not be made again within ", absl::FormatDuration(grace_))));
+    return End(Lost(absl::StrCat(reason.message(), "; it could not be made again within ", absl::FormatDuration(patience()))));
   End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ", reason.message())));
 }
 

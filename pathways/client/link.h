@@ -89,7 +89,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
 
   Link(Options options, const Environment& environment, Owner* owner);
   void Connect();
-  absl::Duration patience() const { return session_ == 0 ? options_.patience : grace_; }
+  // The controller, not this end's clock, decides that a client was away for too long: there is time to hear it.
+  absl::Duration patience() const { return session_ == 0 ? options_.patience : grace_ + kAnswerTime; }
   // The session's connection is lost.
   void OnLost(const absl::Status& reason);
   void SayLost(const absl::Status& reason) const;
