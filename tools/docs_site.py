@@ -18,10 +18,11 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 # Titles of the menu. A page that is not named here is an error: the menu has all of them.
 MENU = {
     "Start": {"Pathways": "README.md", "All pages": "docs/README.md"},
-    "Using it": {"Programs": "docs/programs.md", "Slices": "docs/slices.md", "Pipelines": "docs/pipelines.md", "Checkpoints": "docs/checkpoints.md", "Memory": "docs/memory.md",
+    "Using it": {"Programs": "docs/programs.md", "Slices": "docs/slices.md", "Pipelines": "docs/pipelines.md", "Checkpoints": "docs/checkpoints.md", "Elastic training": "docs/elastic.md", "Python on the hosts": "docs/host-python.md",
+                 "Arrays for other programs": "docs/published.md", "Memory": "docs/memory.md",
                  "Compatibility": "docs/compatibility.md", "MaxText": "docs/maxtext.md"},
     "Running it": {"Deploy": "docs/deploy.md", "Security": "docs/security.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md",
-                   "Operators": "docs/operators.md", "Status": "docs/status.md",
+                   "Operators": "docs/operators.md", "Faults": "docs/faults.md", "Status": "docs/status.md",
                    "Traces": "docs/trace.md", "Simulation": "docs/simulator.md"},
     "How it works": {"Architecture": "ARCHITECTURE.md", "Measurements": "docs/paper.md", "The IR": "docs/ir.md", "Contributing": "CONTRIBUTING.md",
                      "Two doors": "docs/design/two-doors.md", "Programs on the engine": "docs/design/programs-on-the-engine.md"},

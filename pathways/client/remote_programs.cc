@@ -128,6 +128,12 @@ void RemoteSession::AwaitEffects(session::StatusCallback done) {
   AskStatus(std::move(request), std::move(done));
 }
 
+void RemoteSession::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {
+  SessionRequest request;
+  session::ToProto(question, request.mutable_published());
+  Ask(std::move(request), ReadingBytes(std::move(done)));
+}
+
 void RemoteSession::GetCostAnalysis(Handle executable, ResultCallback<session::CostAnalysis> done) {
   SessionRequest request;
   request.set_cost_analysis(executable);

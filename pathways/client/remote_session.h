@@ -105,6 +105,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   absl::StatusOr<session::ExecuteReply> Execute(const session::ExecuteRequest& request) override;
   void FetchExecuteResult(Handle status, session::ResultCallback<session::RunResult> done) override;
   void AwaitEffects(session::StatusCallback done) override;
+  void AskPublished(const session::PublishedQuestion& question, session::ResultCallback<std::string> done) override;
   void GetCostAnalysis(Handle executable, session::ResultCallback<session::CostAnalysis> done) override;
   void GetProgramText(Handle executable, session::ResultCallback<std::string> done) override;
   void GetProgramModule(Handle executable, session::ResultCallback<std::string> done) override;

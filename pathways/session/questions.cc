@@ -17,7 +17,7 @@ using TextCallback = ResultCallback<std::string>;
 constexpr double kLongestWaitSeconds = 60;
 
 absl::Status Bad(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("a slice request ", what));
+  return absl::InvalidArgumentError(absl::StrCat("a request ", what));
 }
 
 // Returns 0 if it is missing.
@@ -145,15 +145,40 @@ absl::Status AskAboutSlices(Cluster& cluster, SessionId session, const JsonObjec
   return absl::OkStatus();
 }
 
+// Takes `done` only if it returns OK.
+absl::Status AskAboutPublished(Session& session, const JsonObject& request, TextCallback& done) {
+  if (request.fields_size() != 1) return Bad("about published arrays must have one key: claim, await or withdraw");
+  const std::string what = request.fields().begin()->first;
+  PublishedQuestion question;
+  PW_ASSIGN_OR_RETURN(const JsonObject fields, ObjectField(request, what));
+  PW_ASSIGN_OR_RETURN(question.name, StringField(fields, "name"));
+  if (what == "await") {
+    PW_ASSIGN_OR_RETURN(const int64_t above, WholeNumber(fields, "above"));
+    question.above = static_cast<uint64_t>(above);
+    PW_ASSIGN_OR_RETURN(question.limit, SecondsField(fields));
+  } else if (what == "claim") {
+    question.what = PublishedQuestion::What::kClaim;
+  } else if (what == "withdraw") {
+    question.what = PublishedQuestion::What::kWithdraw;
+  } else {
+    return Bad(absl::StrCat("about published arrays is one of claim, await or withdraw, not ", what));
+  }
+  session.AskPublished(question, std::move(done));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-bool IsQuestion(absl::string_view kind) { return kind == "sliceRequest" || kind == "statusRequest" || kind == "effectsRequest"; }
+bool IsQuestion(absl::string_view kind) {
+  return kind == "sliceRequest" || kind == "publishedRequest" || kind == "statusRequest" || kind == "effectsRequest";
+}
 
 void Ask(Cluster& cluster, Session& session, absl::string_view kind, const JsonObject& request, TextCallback done) {
   if (kind == "statusRequest") return cluster.GetStatus(WithArrayBytes(session, std::move(done)));
   if (kind == "effectsRequest") return session.AwaitEffects(WithoutText(std::move(done)));
-  absl::Status status = kind == "sliceRequest" ? AskAboutSlices(cluster, session.id(), request, done)
-                                               : absl::UnimplementedError(absl::StrCat("there is no question \"", kind, "\""));
+  absl::Status status = absl::UnimplementedError(absl::StrCat("there is no question \"", kind, "\""));
+  if (kind == "sliceRequest") status = AskAboutSlices(cluster, session.id(), request, done);
+  if (kind == "publishedRequest") status = AskAboutPublished(session, request, done);
   if (absl::IsInvalidArgument(status)) status = absl::InvalidArgumentError(absl::StrCat("Bad request: ", status.message()));
   if (!status.ok()) std::move(done)(std::move(status));
 }

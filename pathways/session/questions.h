@@ -4,6 +4,8 @@
 // the slice's state, of "release" {}. "await" is answered when the slice no longer waits, or after so many seconds. "add" understands count, shape,
 // platform, kind, island, beside (a slice), memory_per_device, hosts ("any", "spread", "pack") and exclusive. All but count are optional, and so
 // is count if there is a shape.
+// {"publishedRequest": {"claim": {"name": n}}}, {"await": {"name": n, "above": version, "seconds": s}} or {"withdraw": {"name": n}}: session.proto,
+// PublishedQuestion, says what they do and how they are answered.
 // {"statusRequest": {}}: the status report (docs/status.md), with client_array_bytes: the bytes of arrays that have passed the session's own end.
 // {"effectsRequest": {}}: answered with {} when all earlier runs with effects have ended. Fails with the first failure among them that was not
 // reported yet.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/program/compile_options.h"
 #include "pathways/session/served_session.h"
 #include "pathways/session/wire.h"
@@ -51,12 +52,20 @@ absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
     case SessionRequest::kProgramModule:
       session_->GetProgramModule(ExecutableOf(message.program_module()), AnswerBytes(number));
       break;
+    case SessionRequest::kPublished:
+      return AskPublished(number, message.published());
     case SessionRequest::kDropExecutable:
       DropExecutable(message.drop_executable());
       break;
     default:
       return absl::InternalError("it is not about programs");
   }
+  return absl::OkStatus();
+}
+
+absl::Status ServedSession::AskPublished(uint64_t number, const ::pathways::v1::PublishedQuestion& proto) {
+  PW_ASSIGN_OR_RETURN(const PublishedQuestion question, PublishedQuestionFrom(proto));
+  session_->AskPublished(question, AnswerBytes(number));
   return absl::OkStatus();
 }
 

@@ -136,6 +136,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::Status MayTouch(SessionId session, absl::string_view what);
   absl::Status MustBeOperator(absl::string_view what) const;
   void AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question);
+  absl::Status AskPublished(uint64_t number, const ::pathways::v1::PublishedQuestion& proto);
   absl::Status AddSlice(uint64_t number, const ::pathways::v1::AddSlice& request);
   void AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice& request);
   void ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request);

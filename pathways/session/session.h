@@ -31,6 +31,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/executor.h"
@@ -105,6 +106,15 @@ struct ExecuteRequest {
 struct ExecuteReply {
   std::vector<Handle> results;
   std::shared_ptr<const std::vector<buffers::ArraySpec>> specs;
+};
+
+// A question about published arrays (session.proto, PublishedQuestion).
+struct PublishedQuestion {
+  enum class What { kClaim, kAwait, kWithdraw };
+  What what = What::kAwait;
+  std::string name;
+  uint64_t above = 0;                            // kAwait: the version must be newer than this one
+  absl::Duration limit = absl::ZeroDuration();  // kAwait
 };
 
 struct RunResult {
@@ -191,6 +201,8 @@ class Session {
   virtual void GetProgramModule(Handle executable,
                                 ResultCallback<std::string> done) = 0;  // the optimized one, an xla.HloModuleProtoWithConfig
   virtual absl::Status DestructExecutable(Handle executable) = 0;
+  // Answers JSON.
+  virtual void AskPublished(const PublishedQuestion& question, ResultCallback<std::string> done) = 0;
 };
 
 // A device, as clients see it.

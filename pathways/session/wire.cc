@@ -293,6 +293,42 @@ absl::StatusOr<ExecutableInfo> ExecutableFrom(const v1::CompiledExecutable& prot
   return info;
 }
 
+void ToProto(const PublishedQuestion& question, v1::PublishedQuestion* proto) {
+  proto->set_name(question.name);
+  proto->set_seconds(absl::ToDoubleSeconds(question.limit));
+  switch (question.what) {
+    case PublishedQuestion::What::kClaim:
+      return proto->set_claim(true);
+    case PublishedQuestion::What::kAwait:
+      return proto->set_await_above(question.above);
+    case PublishedQuestion::What::kWithdraw:
+      return proto->set_withdraw(true);
+  }
+}
+
+absl::StatusOr<PublishedQuestion> PublishedQuestionFrom(const v1::PublishedQuestion& proto) {
+  constexpr double kLongestWait = 60;  // seconds
+  PublishedQuestion question;
+  question.name = proto.name();
+  if (!(proto.seconds() >= 0 && proto.seconds() <= kLongestWait))
+    return absl::InvalidArgumentError(absl::StrCat("a version is awaited for 0 to ", kLongestWait, " seconds at a time"));
+  question.limit = absl::Seconds(proto.seconds());
+  switch (proto.what_case()) {
+    case v1::PublishedQuestion::kClaim:
+      question.what = PublishedQuestion::What::kClaim;
+      return question;
+    case v1::PublishedQuestion::kAwaitAbove:
+      question.above = proto.await_above();
+      return question;
+    case v1::PublishedQuestion::kWithdraw:
+      question.what = PublishedQuestion::What::kWithdraw;
+      return question;
+    case v1::PublishedQuestion::WHAT_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("a question about published arrays asks nothing");
+}
+
 void ToProto(const resource::SliceRequest& request, v1::AddSlice* proto) {
   proto->set_count(request.count);
   CopyTo(request.shape, proto->mutable_shape());

@@ -48,6 +48,9 @@ SpareDevices SparesFrom(const v1::DeviceList& proto);
 void ToProto(const ExecutableInfo& info, v1::CompiledExecutable* proto);
 absl::StatusOr<ExecutableInfo> ExecutableFrom(const v1::CompiledExecutable& proto);
 
+void ToProto(const PublishedQuestion& question, v1::PublishedQuestion* proto);
+absl::StatusOr<PublishedQuestion> PublishedQuestionFrom(const v1::PublishedQuestion& proto);
+
 void ToProto(const resource::SliceRequest& request, v1::AddSlice* proto);
 absl::StatusOr<resource::SliceRequest> SliceRequestFrom(const v1::AddSlice& proto);
 void ToProto(const SliceState& state, v1::SliceReport* proto);

@@ -17,6 +17,7 @@ first lines name.
     _pipeline   `pw.pipeline`
     _elastic    `pw.elastic`
     _data       `pw.data`
+    _published  `pw.publish`, `pw.published`
     _commands   the command line
     _launchers  where clusters run: here, Slurm, Ray
 """
@@ -25,7 +26,8 @@ __version__ = "0.1.0"
 _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", "VirtualSlice", "make_virtual_device_set")
 _ELASTIC = ("Elastic", "elastic")
 _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
-__all__ = ["__version__", "cond", "data", "program", "seats", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_SLICES]
+_PUBLISHED = ("PublishError", "publish", "published", "withdraw")
+__all__ = ["__version__", "cond", "data", "program", "seats", "set_share", "switch", *_ELASTIC, *_PIPELINES, *_PUBLISHED, *_SLICES]
 
 
 def __getattr__(name):  # importing pathways does not import jax; these attributes do
@@ -57,6 +59,10 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
         from pathways import _pipeline
 
         return getattr(_pipeline, name)
+    if name in _PUBLISHED:
+        from pathways import _published
+
+        return getattr(_published, name)
     if name in _SLICES:
         from pathways._client import slices
 

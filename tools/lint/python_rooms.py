@@ -10,7 +10,7 @@ import re
 import source
 
 FOLDER = "python/pathways/"
-ORDER = ["_jax", "_cluster", "_callbacks", "_client", "_colocated", "_patches", "_program", "_pipeline", "_elastic", "_data", "_commands", "_launchers"]
+ORDER = ["_jax", "_cluster", "_callbacks", "_client", "_colocated", "_patches", "_program", "_pipeline", "_elastic", "_data", "_published", "_commands", "_launchers"]
 DOORS = {"__init__", "__main__", "cli", "_plugin", "_bootstrap", "_translator"}  # the modules beside the rooms
 RULE = re.compile(r"May\s+import\s+(.*?)\.(?:\s|$)", re.DOTALL)
 

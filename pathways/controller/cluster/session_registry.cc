@@ -39,7 +39,7 @@ std::shared_ptr<Session> SessionRegistry::Open(session::NewSession about) {
     const auto ended = opened_.extract(id);
     on_end_(id);
   };
-  auto session = std::make_shared<SessionImpl>(id, std::move(about), fabric_, std::move(on_end));
+  auto session = std::make_shared<SessionImpl>(id, std::move(about), fabric_, publications_, std::move(on_end));
   opened_[id] = {session.get(), clock_->Now(), observer};
   return session;
 }

@@ -17,6 +17,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/session/publications.h"
 #include "pathways/controller/session/session_impl.h"
 
 namespace pw::controller {
@@ -60,6 +61,7 @@ class SessionRegistry {
   uint64_t next_client_ = 1;                    // clients are numbered as they come,
   uint64_t next_observer_ = kFirstObserver.v;  // and not by how often operators ask
   std::map<SessionId, Opened> opened_;
+  const std::shared_ptr<Publications> publications_ = std::make_shared<Publications>();  // sessions hold it too
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -2,7 +2,19 @@
 
 #include <utility>
 
+#include "pathways/program/op_sharding.h"
+
 namespace pw::controller {
+
+ValueInfo ToInfo(const buffers::ArraySpec& spec) {
+  ValueInfo info;
+  info.dtype = spec.dtype;
+  info.shard_dims = spec.sharding.ShardDims(spec.dims, 0).value_or(buffers::Dims());
+  info.op_sharding = program::ShardingToOpSharding(spec.sharding).SerializeAsString();
+  info.layout = spec.layout;
+  info.memory_kind = spec.sharding.memory_kind();
+  return info;
+}
 
 std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program) {
   std::vector<ProgramEntry::Argument> arguments;

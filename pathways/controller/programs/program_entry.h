@@ -72,6 +72,8 @@ struct ProgramEntry {
   }
 };
 
+// Describes an argument or a result to clients.
+ValueInfo ToInfo(const buffers::ArraySpec& spec);
 // Returns the arguments that a call of the program takes.
 std::vector<ProgramEntry::Argument> MakeArguments(const program::Program& program);
 // Returns whether `array` can be used where `wanted` is required.

@@ -99,6 +99,11 @@ buffers::LogicalArray::Ref AllOf(std::vector<buffers::LogicalArray::Ref> effects
 
 }  // namespace
 
+struct SessionImpl::Pick {
+  const ArrayEntry* source;
+  int shard;
+};
+
 void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks) {
   for (const Pick& pick : picks) {
     if (pick.source->is_error()) return InsertError(result, spec, pick.source->record->status());

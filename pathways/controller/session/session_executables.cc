@@ -9,6 +9,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/session/session_publications.h"
 #include "pathways/dispatch/plan_execute.h"
 #include "pathways/session/wire.h"
 
@@ -225,12 +226,14 @@ absl::StatusOr<ExecutableEntry*> SessionImpl::FindExecutable(Handle handle) {
 
 absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
   if (auto it = programs_.find(executable); it != programs_.end()) return it->second->info;
+  if (publications_->Has(executable)) return publications_->InfoOf(executable);
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
   return entry->info;
 }
 
 absl::Status SessionImpl::DestructExecutable(Handle executable) {
   if (programs_.contains(executable)) return DestructProgram(executable);
+  if (publications_->Has(executable)) return publications_->Drop(executable), absl::OkStatus();
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, FindExecutable(executable));
   if (entry->function != nullptr)
     functions_->Drop(entry->record);

@@ -8,6 +8,7 @@
 #include "pathways/controller/hosts/speakers.h"
 #include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/session/session_publications.h"
 #include "pathways/dispatch/plan_execute.h"
 
 namespace pw::controller {
@@ -157,6 +158,11 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   const std::shared_ptr<Run> run = *std::move(begun);
   if (!programs_.empty()) {
     if (auto it = programs_.find(request.executable); it != programs_.end()) return RunProgram(it->second, request, run);
+  }
+  if (publications_->Has(request.executable)) {
+    absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);
+    if (run != nullptr) run->status = reply.status();
+    return reply;
   }
   absl::StatusOr<CheckedExecute> call = CheckExecute(request);
   if (!call.ok()) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/session/session_publications.h"
 #include "pathways/session/wire.h"
 
 namespace pw::controller {
@@ -29,6 +30,7 @@ void SessionImpl::AdmitStores() {
 }
 
 void SessionImpl::OnTick(absl::Time now, bool slept) {
+  publications_->OnTick(now);
   if (slept || suspended_ || !room_.Stalled(HeldBytes())) return stalled_since_.reset();
   if (!stalled_since_.has_value()) stalled_since_ = now;
   if (now - *stalled_since_ < kPatience) return;

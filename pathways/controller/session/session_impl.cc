@@ -7,6 +7,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/program_steps.h"
 #include "pathways/controller/session/session_functions.h"
+#include "pathways/controller/session/session_publications.h"
 
 namespace pw::controller {
 namespace {
@@ -16,7 +17,8 @@ constexpr size_t kMaxRank = 256;
 
 }  // namespace
 
-SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, absl::AnyInvocable<void() &&> on_end)
+SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
+                         absl::AnyInvocable<void() &&> on_end)
     : id_(id),
       about_(std::move(about)),
       fabric_(fabric),
@@ -30,6 +32,7 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       room_(fabric->limits().staged_bytes),
       steps_(std::make_unique<ProgramSteps>(this)),
       functions_(std::make_unique<SessionFunctions>(this)),
+      publications_(std::make_unique<SessionPublications>(this, std::move(publications))),
       run_results_(fabric) {
   fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
 }
@@ -37,6 +40,7 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
   alive_ = nullptr;
+  publications_ = nullptr;
   EndPreparation(ended);
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
@@ -57,6 +61,10 @@ void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const
 
 void SessionImpl::Answer(StatusCallback done, absl::Status status) {
   fabric_->Post([done = std::move(done), status = std::move(status)]() mutable { std::move(done)(std::move(status)); });
+}
+
+void SessionImpl::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {
+  publications_->Ask(question, std::move(done));
 }
 
 void SessionImpl::InsertError(Handle result, SpecPtr spec, const absl::Status& error) {

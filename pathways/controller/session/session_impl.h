@@ -6,7 +6,8 @@
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take a lost one's seat; slices/session_slices.cc, session_remap.cc: virtual slices that end or move
-// Parts: SessionDevices (those that it may use), SessionFunctions (Python on hosts), PendingReads (requests that wait for arrays), and others.
+// Parts: SessionDevices (those that it may use), SessionFunctions (Python on hosts), SessionPublications (arrays for other sessions),
+// PendingReads (requests that wait for arrays), and others.
 //
 // The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
 // it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
@@ -37,7 +38,9 @@
 namespace pw::controller {
 
 class ProgramSteps;
+class Publications;
 class SessionFunctions;
+class SessionPublications;
 using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
 
 class SessionImpl final : public Session {
@@ -48,7 +51,8 @@ class SessionImpl final : public Session {
   using Record = buffers::LogicalArray::Ref;
 
   // `fabric` outlives the session. `on_end` is called in the destructor, last.
-  SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, absl::AnyInvocable<void() &&> on_end);
+  SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
+              absl::AnyInvocable<void() &&> on_end);
   ~SessionImpl() override;
 
   // --- for the cluster ---
@@ -127,11 +131,13 @@ class SessionImpl final : public Session {
   void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
   void GetProgramModule(Handle executable, ResultCallback<std::string> done) override;
   absl::Status DestructExecutable(Handle executable) override;
+  void AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) override;
 
  private:
   using Run = ExecuteRun;
   friend class ProgramSteps;
   friend class SessionFunctions;
+  friend class SessionPublications;
   struct CheckedExecute;
 
   // -- session_impl.cc
@@ -179,11 +185,8 @@ class SessionImpl final : public Session {
   absl::Status TryDisassemble(Arrays results, Handle array);
   absl::Status TryRemap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs);
   absl::Status TryBitcast(Arrays results, Arrays arrays, absl::Span<const SpecPtr> specs);
+  struct Pick;
   // Adds an array of the given (source record, shard) pairs, in shard order.
-  struct Pick {
-    const ArrayEntry* source;
-    int shard;
-  };
   void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks);
 
   // -- session_arrays_move.cc
@@ -230,11 +233,7 @@ class SessionImpl final : public Session {
   std::shared_ptr<void> SwapExecutables(const std::map<Handle, Handle>& twins);  // `twins`: by the executable that they replace
   absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
   Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
-  struct Leaving {
-    Record record;
-    ArraySpec from;  // on physical devices: its own spec does not tell them any more after the move
-    SpecPtr spec;    // its new spec
-  };
+  struct Leaving;
   std::vector<Leaving> ThoseOn(const DeviceMapping& devices) const;
   ArraySpec InHostMemory(const ArraySpec& spec) const;
   std::vector<Record> MoveAll(const std::vector<Leaving>& leaving);
@@ -293,6 +292,7 @@ class SessionImpl final : public Session {
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
   const std::unique_ptr<ProgramSteps> steps_;
   const std::unique_ptr<SessionFunctions> functions_;
+  std::unique_ptr<SessionPublications> publications_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   RunResults run_results_;
 };

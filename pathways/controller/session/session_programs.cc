@@ -13,6 +13,7 @@
 #include "pathways/controller/session/program_steps.h"
 #include "pathways/controller/session/sequential_run.h"
 #include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/session/session_publications.h"
 #include "pathways/ir/compile.h"
 #include "pathways/program/compile_options.h"
 #include "pathways/program/op_sharding.h"
@@ -24,16 +25,6 @@ namespace {
 using ::pathways::v1::Command;
 using InfoPtr = std::shared_ptr<const ExecutableInfo>;
 using program::NodeKind;
-
-ValueInfo ToInfo(const buffers::ArraySpec& spec) {
-  ValueInfo info;
-  info.dtype = spec.dtype;
-  info.shard_dims = spec.sharding.ShardDims(spec.dims, 0).value_or(buffers::Dims());
-  info.op_sharding = program::ShardingToOpSharding(spec.sharding).SerializeAsString();
-  info.layout = spec.layout;
-  info.memory_kind = spec.sharding.memory_kind();
-  return info;
-}
 
 // Compile options must not name devices (CompileRequest::options), so that the compile cache finds compiled programs again.
 std::string WithoutDevices(const std::string& options) {
@@ -117,6 +108,7 @@ absl::Status SessionImpl::CheckProgram(const program::Program& program, std::vec
 void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
   const std::string_view text = bytes.view();
   absl::StatusOr<program::Program> program = program::ParseProgram({text.data(), text.size()});
+  if (program.ok() && program->proto->has_publication()) return Answer<InfoPtr>(std::move(done), publications_->Add(*program->proto));
   std::vector<DeviceId> devices;
   absl::Status status = program.ok() ? CheckProgram(*program, &devices) : program.status();
   if (!status.ok()) return Answer<InfoPtr>(std::move(done), status);

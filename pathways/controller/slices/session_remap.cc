@@ -170,6 +170,12 @@ SessionImpl::Record SessionImpl::MoveRecord(const Record& from, const ArraySpec&
   return to;
 }
 
+struct SessionImpl::Leaving {
+  Record record;
+  ArraySpec from;  // on physical devices: its own spec does not tell them any more after the move
+  SpecPtr spec;    // its new spec
+};
+
 // Returns the live arrays with a part on these devices, and the saved ones.
 std::vector<SessionImpl::Leaving> SessionImpl::ThoseOn(const DeviceMapping& devices) const {
   std::vector<Leaving> leaving;

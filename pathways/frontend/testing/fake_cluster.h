@@ -70,6 +70,7 @@ class FakeSession final : public controller::Session {
   void Compile(controller::CompileRequest request,
                controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
   void AwaitEffects(controller::StatusCallback done) override;
+  void AskPublished(const session::PublishedQuestion& question, controller::ResultCallback<std::string> done) override;
   void CompileProgram(Bytes program, controller::ResultCallback<std::shared_ptr<const controller::ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<controller::ExecuteReply> Execute(const controller::ExecuteRequest& request) override;

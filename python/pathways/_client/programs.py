@@ -150,7 +150,7 @@ def move(x, sharding, donate):
 
 
 def _load_move(client, x, sharding, donate):
-    shardings = [_encoded(one, x.ndim) for one in (x.sharding, sharding)]
+    shardings = [encoded(one, x.ndim) for one in (x.sharding, sharding)]
     nodes = [wire.arg("argument 0", (wire.DTYPES[str(x.dtype)], x.shape, 0), donate, False), wire.transfer("jax.device_put", 0, 1),
              wire.result("result 0", 1)]
     program = wire.program("device_put", [], shardings, nodes)
@@ -158,6 +158,6 @@ def _load_move(client, x, sharding, donate):
     return load(client, program, *types), handler(x.aval, sharding, True)
 
 
-def _encoded(sharding, rank):
+def encoded(sharding, rank):
     partition = placement.partition(sharding, rank).to_proto().SerializeToString()
     return wire.sharding(wire.packed(device.id for device in placement.devices_of(sharding)), partition, sharding.memory_kind or "")

@@ -88,6 +88,13 @@ def branch(name, nodes):
     return bytes_field(1, name) + _messages(2, nodes)
 
 
+def publication(name, shardings, read, part, parts, note, arrays):
+    """`arrays`: (number, type) of each."""
+    body = bytes_field(1, name) + _int(2, read) + _int(3, part) + _int(4, parts) + bytes_field(5, note)
+    body += _messages(6, [_int(1, number) + bytes_field(2, type_(*type), True) for number, type in arrays])
+    return bytes_field(1, name) + _messages(3, shardings) + bytes_field(7, body, True)
+
+
 def program(name, executables, shardings, nodes, branches=(), effects=False):
     fields = [(2, executables), (3, shardings), (4, nodes), (5, branches)]
     return bytes_field(1, name) + b"".join(bytes_field(number, item, True) for number, items in fields for item in items) + _int(6, effects)

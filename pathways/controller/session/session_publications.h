@@ -1,0 +1,103 @@
+// SessionPublications: what one session publishes, and reads of what others have published (publications.h).
+//
+// To publish takes new names of the arrays' shards on their hosts, and moves no bytes: the client may delete or donate its arrays at once. A version
+// can be seen when all its arrays exist; if one of them is an error, the version never can. To read takes names for the reader's session, and copies
+// from host to host what he wants elsewhere.
+//
+// SessionImpl owns it. Strand-confined.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "pathways/controller/session/publications.h"
+#include "pathways/controller/session/session_impl.h"
+#include "pathways/v1/program.pb.h"
+
+namespace pw::controller {
+
+class SessionPublications {
+ public:
+  static constexpr int kMostArrays = 1 << 16;  // of a version
+  static constexpr uint32_t kMostParts = 4096;
+  static constexpr size_t kMostNoteBytes = 4 << 20;
+  static constexpr size_t kMostWaits = 1024;
+
+  using Info = std::shared_ptr<const ExecutableInfo>;
+
+  SessionPublications(SessionImpl* session, std::shared_ptr<Publications> shared);
+  // Answers who waits with CANCELLED.
+  ~SessionPublications();
+
+  // The program of a part of a publication.
+  absl::StatusOr<Info> Add(const ::pathways::v1::Program& program);
+  bool Has(Handle program) const { return programs_.contains(program); }
+  Info InfoOf(Handle program) const { return programs_.at(program).info; }
+  void Drop(Handle program) { programs_.erase(program); }
+  // REQUIRES: Has.
+  absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request);
+
+  void Ask(const session::PublishedQuestion& question, ResultCallback<std::string> done);
+  void OnPublished(const std::string& user, const std::string& name, const VersionRef& version);
+  void OnTick(absl::Time now);  // answers those who have waited for long enough
+
+ private:
+  struct Program {
+    std::string name;
+    bool read = false;
+    uint32_t part = 0, parts = 1;
+    std::string note;
+    std::vector<uint32_t> numbers;                                 // of its arrays
+    std::shared_ptr<const std::vector<buffers::ArraySpec>> specs;  // of its arrays
+    Info info;
+    SessionImpl::SpecPtr spec(size_t i) const { return {specs, &(*specs)[i]}; }
+  };
+  // A version of which some parts have been executed.
+  struct Begun {
+    std::set<uint32_t> missing;  // parts
+    std::string note;
+    std::map<uint32_t, PublishedVersion::Array> arrays;  // by number
+    std::vector<SessionImpl::Record> records;
+    absl::Status error;  // the first of its arrays
+  };
+  // A version that the client has been told of, and what it has not read yet.
+  struct Pin {
+    VersionRef version;
+    std::set<uint32_t> unread;
+  };
+  struct Wait {
+    std::string name;
+    uint64_t above;
+    absl::Time until;
+    ResultCallback<std::string> done;
+  };
+
+  const std::string& user() const;
+  absl::StatusOr<Program> Parse(const ::pathways::v1::Program& program) const;
+  absl::Status TryPublish(const Program& program, const ExecuteRequest& request);
+  void Complete(const std::string& name, Begun begun);
+  void Forget(const std::string& name);  // the parts of a version that has not been completed
+  absl::Status TryRead(const Program& program, const std::vector<Handle>& results);
+  absl::Status ReadOne(Pin& pin, uint32_t number, Handle result, const SessionImpl::SpecPtr& spec);
+  // Returns another name of an array, of any session, for this session.
+  ArrayEntry Alias(const ArrayEntry& source);
+  std::string Take(const std::string& name, const VersionRef& version);
+
+  SessionImpl* const session_;
+  const std::shared_ptr<Publications> shared_;
+  absl::flat_hash_map<Handle, Program> programs_;
+  std::map<std::string, Begun> begun_;  // by name
+  std::map<std::string, Pin> pins_;     // by name
+  std::list<Wait> waits_;
+  const std::shared_ptr<SessionPublications*> self_ = std::make_shared<SessionPublications*>(this);
+};
+
+}  // namespace pw::controller
