@@ -22,13 +22,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/base/block_cache.h"
-#include "pathways/client/attempts.h"
 #include "pathways/client/host_buffers.h"
 #include "pathways/client/host_calls.h"
 #include "pathways/client/link.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
 #include "pathways/lanes/sender.h"
+#include "pathways/net/attempts.h"
 #include "pathways/v1/session.pb.h"
 
 namespace pw::client {
@@ -80,7 +80,7 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
     bool welcomed = false;
     bool in_parts = false;  // a connection that shared memory has broken: no other shall
     absl::Time unreachable_since;
-    Attempts attempts = {};
+    net::Attempts attempts = {};
     absl::Status last_error = {};
     lanes::Sender sender{lanes::Sender::Names::kBuffers};
     std::shared_ptr<HostCalls> calls = std::make_shared<HostCalls>();

@@ -28,7 +28,7 @@
 #include "pathways/base/clock.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
-#include "pathways/client/attempts.h"
+#include "pathways/net/attempts.h"
 #include "pathways/net/resumable_stream.h"
 #include "pathways/net/transport.h"
 #include "pathways/session/frame_link.h"
@@ -132,7 +132,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   absl::Time unreachable_since_;
   absl::Time attempt_began_;
   absl::Time refused_since_ = absl::InfiniteFuture();  // nobody has listened there in any attempt since
-  Attempts attempts_;
+  net::Attempts attempts_;
   uint64_t losses_ = 0;  // how often the connection has been lost
 };
 

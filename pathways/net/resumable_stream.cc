@@ -57,11 +57,14 @@ absl::StatusOr<size_t> ResumableStream::Receive(uint64_t first, size_t count) {
   return static_cast<size_t>(known);
 }
 
+absl::Status ResumableStream::CheckResume(uint64_t number) const {
+  if (number >= acknowledged_ && number <= last_appended()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the other end says that it has received message ", number, "; messages ",
+                                                 acknowledged_ + 1, " to ", last_appended(), " are kept here"));
+}
+
 absl::Status ResumableStream::Resume(uint64_t number) {
-  if (number < acknowledged_ || number > last_appended()) {
-    return absl::InvalidArgumentError(absl::StrCat("the other end says that it has received message ", number, "; messages ",
-                                                   acknowledged_ + 1, " to ", last_appended(), " are kept here"));
-  }
+  PW_RETURN_IF_ERROR(CheckResume(number));
   sent_ = last_appended();  // the other end may acknowledge any message that was sent on the old connection
   in_flight_bytes_ = kept_bytes_;
   PW_RETURN_IF_ERROR(Acknowledge(number));

@@ -6,7 +6,8 @@
 //
 // Messages travel in batches of consecutive numbers. A message consists of bytes for a frame's header and bytes for its payload.
 //
-// The two ends of a session are its users: client::Link and session::ServedSession. They send the batches and the acknowledgements.
+// The two ends of a session are its users (client::Link and session::ServedSession), which send the batches and the acknowledgements, and those of the
+// link between the controller and a worker (resumable_link.h).
 //
 // Invariants:
 //   RS-1  the other end accepts the messages in the order of Append, each exactly once, even if connections lose messages
@@ -61,6 +62,8 @@ class ResumableStream {
   // Returns the number of the last message received, which is the number to acknowledge.
   uint64_t received() const { return received_; }
 
+  // Returns whether Resume can be called with this number.
+  absl::Status CheckResume(uint64_t number) const;
   // Starts on a new connection whose other end has received messages up to `number`: later messages become unsent again.
   absl::Status Resume(uint64_t number);
 

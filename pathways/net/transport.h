@@ -58,7 +58,18 @@ enum class PeerProof {
   kWorker,      // it has a certificate of one of the cluster's workers
 };
 
-class Connection {
+// Where frames are sent to.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  // Queues one frame. Its payload is the concatenation of the pieces, which are not copied. Never blocks.
+  virtual void Send(std::string header, std::vector<Bytes> payload, Lane lane) = 0;
+  void Send(std::string header, Lane lane = Lane::kUrgent) { Send(std::move(header), {}, lane); }
+  // Returns false while more than the high-water mark waits on the bulk lane. A producer should then wait until it is told that there is room.
+  virtual bool CanSendBulk() const = 0;
+};
+
+class Connection : public FrameSink {
  public:
   class Handler {
    public:
@@ -75,16 +86,11 @@ class Connection {
     virtual void OnBulkWritable() {}
   };
 
-  virtual ~Connection() = default;  // closes; after it returns no handler method runs
+  // The destructor closes; after it returns no handler method runs. Send: any thread; after Close the frame is dropped. CanSendBulk: OnBulkWritable
+  // tells that there is room.
 
   // Begins delivery. Called once. `handler` must outlive the connection.
   virtual void Start(Handler* handler) = 0;
-  // Queues one frame. Its payload is the concatenation of the pieces, which are not copied. Any thread; never blocks. After Close the
-  // frame is dropped.
-  virtual void Send(std::string header, std::vector<Bytes> payload, Lane lane) = 0;
-  void Send(std::string header, Lane lane = Lane::kUrgent) { Send(std::move(header), {}, lane); }
-  // Returns false while more than the high-water mark waits on the bulk lane. A producer should then wait for OnBulkWritable.
-  virtual bool CanSendBulk() const = 0;
   // Sends the queued urgent frames as far as that does not block, then closes. Any thread.
   virtual void Close(absl::Status reason) = 0;
   virtual Counters counters() const = 0;

@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 
-namespace pw::client {
+namespace pw::net {
 
 class Attempts {
  public:
@@ -17,4 +17,4 @@ class Attempts {
   uint64_t count_ = 0;
 };
 
-}  // namespace pw::client
+}  // namespace pw::net
