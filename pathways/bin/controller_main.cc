@@ -56,6 +56,7 @@ struct Options {
   pw::PageFlags page;
   std::string usage_file;
   absl::Duration client_grace = absl::Minutes(10);
+  absl::Duration host_grace = absl::Seconds(10);
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
@@ -109,6 +110,9 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add(
       "client-grace", &options->client_grace, "DURATION",
       "how long a client whose connection is broken may stay away: its session and arrays wait for so long; 0: they end at once");
+  flags->Add("host-grace", &options->host_grace, "DURATION",
+             "how long a host whose connection is broken may not be heard of: its arrays wait for so long; 0: they are lost with "
+             "the connection");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("status", &options->status, "ADDRESS",
@@ -227,6 +231,8 @@ pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImp
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
+  if (options.host_grace < absl::ZeroDuration() || options.host_grace > kLongestGrace)
+    return absl::InvalidArgumentError(absl::StrCat("--host-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   pw::WallClock wall_clock;
   std::unique_ptr<pw::usage::UsageWriter> usage;
@@ -240,6 +246,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   const std::shared_ptr<pw::net::Tls> tls = identity == nullptr ? nullptr : identity->tls();
   cluster_options.identity = identity.get();
   cluster_options.client_grace = options.client_grace;
+  cluster_options.host_grace = options.host_grace;
   // Before anybody connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
   // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.

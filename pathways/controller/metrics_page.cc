@@ -52,7 +52,7 @@ void AddCluster(const StatusReport& report, MetricsText* text) {
       .Value({{"version", report.version}, {"platform", report.platform_name}, {"policy", report.policy}}, 1);
   text->Gauge("pathways_formed", "1 once the expected hosts have joined and programs are served, else 0.").Value(report.formed ? 1 : 0);
   text->Gauge("pathways_hosts_expected", "Hosts with which the cluster forms.").Value(report.expected_hosts);
-  std::map<std::string, int> states = {{"up", 0}, {"busy", 0}, {"silent", 0}};
+  std::map<std::string, int> states = {{"up", 0}, {"busy", 0}, {"silent", 0}, {"away", 0}};
   for (const auto& [id, host] : report.hosts) ++states[host.state];
   text->Gauge("pathways_hosts", "Hosts that have joined, by state (docs/status.md).");
   for (const auto& [state, count] : states) text->Value({{"state", state}}, count);
@@ -72,7 +72,7 @@ void AddHosts(const std::vector<NamedHost>& hosts, MetricsText* text) {
   const auto add = [&](const Read& read) {
     for (const NamedHost& one : hosts) text->Value(one.labels, read(*one.status));
   };
-  text->Gauge("pathways_host_up", "1 while the host answers, 0 while it is busy or silent.");
+  text->Gauge("pathways_host_up", "1 while the host answers, 0 while it is busy, silent or away.");
   add([](const HostStatus& host) { return host.state == "up" ? 1 : 0; });
   text->Gauge("pathways_host_heard_seconds_ago", "Seconds since the host's last message.");
   add([](const HostStatus& host) { return host.seconds_since_heard; });

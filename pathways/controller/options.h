@@ -40,6 +40,9 @@ struct ClusterOptions {
   usage::Store store_usage;                // keeps what users have used; null: nobody does
   ::pathways::v1::HostConfig host_config;  // settings of all hosts
   absl::Duration client_grace;             // how long a session waits for a client whose connections are broken
+  absl::Duration
+      host_grace;  // how long a host may not be heard of while its connection is broken; 0: it is lost with its connection
+  size_t host_kept_bytes = size_t{256} << 20;  // of what waits for such a host: it is lost if more does
   bool share_memory = true;                // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
   identity::ClusterIdentity* identity = nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off

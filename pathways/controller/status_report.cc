@@ -51,6 +51,7 @@ void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter&
   json.Key("state").String(status.state).Key("pid").Int(status.pid);
   json.Key("platform").String(host.platform_name).Key("platform_version").String(host.platform_version);
   json.Key("data_address").String(status.data_address).Key("peer").String(status.peer);
+  if (status.seconds_away.has_value()) json.Key("seconds_away").Number(*status.seconds_away);
   json.Key("seconds_since_heard").Number(status.seconds_since_heard).Key("ops_in_flight").Int(status.ops_in_flight);
   json.Key("frames_sent").Int(status.frames_sent).Key("bytes_sent").Int(status.bytes_sent);
   json.Key("frames_received").Int(status.frames_received).Key("bytes_received").Int(status.bytes_received);

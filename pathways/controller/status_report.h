@@ -18,11 +18,12 @@
 namespace pw::controller {
 
 struct HostStatus {
-  std::string state;  // "up", "busy", "silent"
+  std::string state;  // "up", "busy", "silent", "away"
   int64_t pid = 0;
   std::string data_address;
-  std::string peer;
+  std::string peer;  // of its connection; empty: it has none
   double seconds_since_heard = 0;
+  std::optional<double> seconds_away = {};  // without a connection
   int64_t ops_in_flight = 0;
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;

@@ -18,8 +18,8 @@ std::string Plain(const std::string& name) {
 }
 
 bool IsDirect(const EndedConnection& connection) {
-  const std::string there = Plain(connection.client_end);
-  return !there.empty() && there == Plain(connection.client_end_here);
+  const std::string there = Plain(connection.far_end);
+  return !there.empty() && there == Plain(connection.far_end_here);
 }
 
 }  // namespace

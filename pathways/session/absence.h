@@ -9,6 +9,7 @@
 //     have closed a connection that it took for dead). One that does not come has ended: kMomentToReturn.
 //   - TCP that was closed when something else is that end (address translation, a tunnel, a proxy): that has closed it, and it knows little of the
 //     client. The session is kept for the grace time.
+// The same holds for hosts (controller/cluster/cluster_links.cc), for which --host-grace is the time.
 // An agent that stops, also because its program has ended or was killed, says goodbye, which ends the session at once in any case.
 #pragma once
 
@@ -21,15 +22,15 @@ namespace pw::session {
 
 inline constexpr absl::Duration kMomentToReturn = absl::Seconds(10);
 
-// A connection to a client that has ended.
+// A connection that has ended, to a client or a host.
 struct EndedConnection {
   bool breakable = true;        // by the network (net/transport.h)
-  std::string client_end;       // as the client's machine names it (SessionHello.own_end)
-  std::string client_end_here;  // as the controller's machine does
+  std::string far_end;          // as the client's machine names it (SessionHello.own_end), or a host's (Hello.own_end)
+  std::string far_end_here;     // as the controller's machine does
   absl::Status reason;
 };
 
-// Returns for how long the session is kept; zero: it ends now. `grace`: the longest that it may be.
+// Returns for how long the session, or the host, is kept; zero: it ends now. `grace`: the longest that it may be.
 absl::Duration KeptAfter(const EndedConnection& connection, absl::Duration grace);
 
 }  // namespace pw::session

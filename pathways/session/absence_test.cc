@@ -11,8 +11,8 @@ constexpr absl::Duration kGrace = absl::Minutes(10);
 
 EndedConnection Closed(std::string there, std::string here) {
   return {.breakable = true,
-          .client_end = std::move(there),
-          .client_end_here = std::move(here),
+          .far_end = std::move(there),
+          .far_end_here = std::move(here),
           .reason = net::MarkedClosedByPeer(absl::UnavailableError("closed"))};
 }
 

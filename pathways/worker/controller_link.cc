@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/net/certificates.h"
 #include "pathways/worker/metrics_page.h"
 
@@ -14,6 +15,7 @@ namespace v1 = pathways::v1;
 
 constexpr int kProtocolVersion = 1;
 constexpr size_t kMostEarlyPeers = 64;
+constexpr absl::Duration kPause = absl::Milliseconds(50);  // between two attempts to make a broken connection again
 constexpr absl::Duration kShortestHeartbeat = absl::Milliseconds(10);
 
 void Describe(const device::DeviceInfo& info, int64_t memory_limit, v1::Hello::Device* out) {
@@ -48,6 +50,8 @@ class ControllerLink::Handler : public net::Connection::Handler {
 
   void SetConnection(net::Connection* connection) { connection_ = connection; }
   absl::Time last_heard() const { return last_heard_.load(); }
+  // Pongs tell what has been received. The connection must end before the stream.
+  void SetStream(const net::ResumableLink* stream) { stream_.store(stream); }
 
   void OnFrame(net::Frame frame) override {
     last_heard_.store(clock_->Now());
@@ -55,7 +59,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
     if (!batch->ParseFromString(frame.header)) {
       return connection_->Close(absl::InvalidArgumentError("the controller sent a message that does not parse"));
     }
-    bool more = !frame.payload.empty() || batch->reports_seen() > 0;
+    bool more = !batch->beside() || batch->has_received();
     for (const v1::Command& command : batch->commands()) {
       if (command.has_ping())
         Answer(command.ping());
@@ -63,8 +67,9 @@ class ControllerLink::Handler : public net::Connection::Handler {
         more = true;
     }
     if (!more) return;
-    Post([batch, payload = std::move(frame.payload)](ControllerLink* link, uint64_t generation) {
-      link->Handle(generation, *batch, payload);
+    const size_t bytes = frame.header.size() + frame.payload.size();
+    Post([batch, payload = std::move(frame.payload), bytes](ControllerLink* link, uint64_t generation) {
+      link->Handle(generation, *batch, payload, bytes);
     });
   }
   void OnClosed(const absl::Status& reason) override {
@@ -79,7 +84,13 @@ class ControllerLink::Handler : public net::Connection::Handler {
  private:
   void Answer(const v1::Ping& ping) {
     v1::FromWorker pong;
+    pong.set_beside(true);
     pong.add_events()->mutable_pong()->set_sequence(ping.sequence());
+    if (const net::ResumableLink* stream = stream_.load(); stream != nullptr) {
+      const net::ResumableLink::Counts received = stream->received();
+      pong.mutable_received()->set_urgent(received.urgent);
+      pong.mutable_received()->set_bulk(received.bulk);
+    }
     connection_->Send(pong.SerializeAsString());
   }
   template <class F>
@@ -95,6 +106,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
   Clock* const clock_;
   const std::weak_ptr<bool> alive_;
   net::Connection* connection_ = nullptr;  // constant once delivery has begun
+  std::atomic<const net::ResumableLink*> stream_ = nullptr;  // if it is resumable
   std::atomic<absl::Time> last_heard_;
 };
 
@@ -135,8 +147,9 @@ void ControllerLink::GetMetrics(absl::AnyInvocable<void(std::string) &&> done) {
 
 void ControllerLink::Connect() {
   if (stopped_) return;
+  attempt_began_ = environment_.clock->Now();
   environment_.transport->Connect(
-      options_.controller, options_.connect_timeout,
+      options_.controller, resuming() ? attempts_.Next() : options_.connect_timeout,
       [this, alive = std::weak_ptr<bool>(alive_), strand = strand_](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
         auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
         strand->Post([this, alive, shared] {
@@ -147,27 +160,35 @@ void ControllerLink::Connect() {
 
 void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (stopped_) return;
+  if (resuming()) {
+    const absl::Status status =
+        connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
+    if (!status.ok()) return Unreachable(status);
+  }
   if (absl::IsUnauthenticated(connection.status())) return Finish(connection.status());
   if (!connection.ok()) {
     if (!complained_) {
       PW_LOG_WARNING << "no controller at " << options_.controller << " yet (" << connection.status().message() << "); trying on";
     }
     complained_ = true;
-    return Reconnect();
+    return Reconnect(options_.retry_delay);
   }
   complained_ = false;
   if (absl::Status status = net::CheckServer(**connection, net::PeerProof::kController); !status.ok()) return Finish(status);
   connection_ = *std::move(connection);
   handler_ = std::make_unique<Handler>(this, ++generation_);
   handler_->SetConnection(connection_.get());
-  silence_limit_ = options_.greeting_timeout;
+  asking_ = worker_ != nullptr;
+  early_frames_.clear();
+  silence_limit_ = asking_ ? kAnswerTime : options_.greeting_timeout;
   connection_->Start(handler_.get());
-  connection_->Send(Hello().SerializeAsString());
+  connection_->Send((asking_ ? Resume() : Hello()).SerializeAsString());
   Watch(generation_);
 }
 
 v1::FromWorker ControllerLink::Hello() const {
   v1::FromWorker message;
+  message.set_beside(true);
   v1::Hello* hello = message.add_events()->mutable_hello();
   const device::RuntimeInfo& info = environment_.runtime->info();
   hello->set_protocol_version(kProtocolVersion);
@@ -182,6 +203,7 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_xla_version(info.xla_version);
   hello->set_process_address(info.process_address);
   hello->set_token(options_.token);
+  hello->set_own_end(connection_->own_end());
   if (!key_pem_.empty()) {
     if (absl::StatusOr<std::string> key = net::PublicKeyOf(key_pem_); key.ok()) hello->set_public_key(*std::move(key));
   }
@@ -201,26 +223,59 @@ v1::FromWorker ControllerLink::Hello() const {
   return message;
 }
 
-void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, const Bytes& payload) {
+v1::FromWorker ControllerLink::Resume() const {
+  v1::FromWorker message;
+  message.set_beside(true);
+  v1::Resume* resume = message.add_events()->mutable_resume();
+  resume->set_host(host_);
+  resume->set_key(key_);
+  resume->set_token(options_.token);
+  resume->set_own_end(connection_->own_end());
+  resume->mutable_received()->set_urgent(stream_->received().urgent);
+  resume->mutable_received()->set_bulk(stream_->received().bulk);
+  return message;
+}
+
+// Counts a frame of the stream, and what it acknowledges.
+absl::Status ControllerLink::Count(const v1::ToWorker& batch, size_t bytes) {
+  if (batch.has_received()) {
+    PW_RETURN_IF_ERROR(stream_->Acknowledge({batch.received().urgent(), batch.received().bulk()}));
+    worker_->BulkWritable();
+  }
+  if (!batch.beside()) stream_->Receive(batch.bulk() ? net::Lane::kBulk : net::Lane::kUrgent, bytes);
+  return absl::OkStatus();
+}
+
+void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, const Bytes& payload, size_t bytes) {
   if (generation != generation_ || stopped_) return;
-  for (const v1::Command& command : batch.commands()) HandleLinkCommand(command);
-  if (generation != generation_ || stopped_) return;
+  for (const v1::Command& command : batch.commands()) {
+    HandleLinkCommand(command);
+    if (generation != generation_ || stopped_) return;
+  }
+  if (batch.beside() && !batch.has_received()) return;
+  if (asking_ && batch.bulk()) return early_frames_.push_back({batch, payload, bytes});
   absl::Status status;
-  if (worker_ != nullptr)
-    status = worker_->Handle(batch, payload);
-  else
+  if (worker_ == nullptr || asking_) {
     status = absl::FailedPreconditionError("the controller sent commands before its welcome");
+  } else {
+    status = Count(batch, bytes);
+    if (status.ok()) status = worker_->Handle(batch, payload);
+  }
   if (!status.ok()) connection_->Close(status);
 }
 
 void ControllerLink::HandleLinkCommand(const v1::Command& command) {
   if (command.has_welcome()) Welcomed(command.welcome());
+  if (command.has_resumed()) Resumed(command.resumed());
+  if (command.has_given_up())
+    StartOver(absl::StrCat("the controller at ", options_.controller,
+                           " does not keep this host any more: ", command.given_up().reason()));
   if (command.has_certificate()) {
     if (absl::Status status = ShowCertificate(command.certificate().chain()); !status.ok()) connection_->Close(status);
   }
   if (command.has_shutdown()) {
     PW_LOG_INFO << "the controller says to stop: " << command.shutdown().reason();
-    if (worker_ != nullptr) return Finish(absl::OkStatus());
+    if (worker_ != nullptr && !asking_) return Finish(absl::OkStatus());
     Finish(absl::FailedPreconditionError(
         absl::StrCat("the controller at ", options_.controller, " does not take this worker: ", command.shutdown().reason())));
   }
@@ -230,10 +285,17 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   if (worker_ != nullptr) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
   if (welcome.heartbeat_seconds() > 0)
     silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
+  host_ = welcome.host();
+  key_ = welcome.key();
+  if (!key_.empty()) silence_limit_ = 0.75 * silence_limit_;
+  silence_limit_served_ = silence_limit_;
+  patience_ = std::max(kPatience, absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9)));
   if (absl::Status status = ShowCertificate(welcome.certificate()); !status.ok()) return connection_->Close(status);
   Environment environment = environment_;
   environment.timers = timers_;
-  worker_ = std::make_unique<Worker>(environment, connection_.get(), welcome);
+  stream_ = std::make_unique<net::ResumableLink>(connection_.get(), !key_.empty());
+  if (stream_->resumable()) handler_->SetStream(stream_.get());
+  worker_ = std::make_unique<Worker>(environment, stream_.get(), welcome);
   for (auto& peer : std::exchange(early_peers_, {})) worker_->peers().Accept(std::move(peer));
   PW_LOG_INFO << "joined the controller at " << options_.controller << " as host " << welcome.host() << " of island "
               << welcome.island() << " with " << environment_.runtime->devices().size() << " "
@@ -278,25 +340,82 @@ void ControllerLink::Watch(uint64_t generation) {
 
 void ControllerLink::Lost(uint64_t generation, const absl::Status& reason) {
   if (generation != generation_ || connection_ == nullptr) return;
+  const bool asked = std::exchange(asking_, false);
+  if (worker_ != nullptr && !stopped_ && stream_->resumable() && absl::IsUnavailable(reason)) {
+    ++generation_;  // what the old connection has delivered and is not handled yet comes again
+    stream_->Lose();
+    connection_ = nullptr;
+    handler_ = nullptr;
+    if (asked) return Unreachable(reason);
+    PW_LOG_WARNING << "the connection to the controller at " << options_.controller
+                   << " is lost, and made again: " << reason.message();
+    broken_since_ = environment_.clock->Now();
+    refused_since_ = absl::InfiniteFuture();
+    attempts_ = {};
+    return Connect();
+  }
   const bool served = worker_ != nullptr;
   Drop();
   if (stopped_) return;
   PW_LOG_WARNING << (served ? "lost the controller at " : "was not admitted by the controller at ") << options_.controller << ": "
                  << reason.message();
   if (options_.exit_with_controller) return Finish(served ? absl::OkStatus() : reason);
-  Reconnect();
+  Reconnect(options_.retry_delay);
 }
 
-void ControllerLink::Reconnect() {
-  timers_->After(options_.retry_delay, strand_, [this, alive = std::weak_ptr<bool>(alive_)] {
+void ControllerLink::Unreachable(const absl::Status& reason) {
+  const absl::Time now = environment_.clock->Now();
+  refused_since_ = net::NobodyListens(reason) ? std::min(refused_since_, attempt_began_) : absl::InfiniteFuture();
+  if (now - refused_since_ >= kRefusedFor)
+    return StartOver(absl::StrCat("the controller at ", options_.controller, " has ended: nobody listens there"));
+  if (now - broken_since_ >= patience_) {
+    return StartOver(absl::StrCat("the connection to the controller at ", options_.controller, " could not be made again within ",
+                                  absl::FormatDuration(patience_), ": ", reason.message()));
+  }
+  if (stream_->kept_bytes() > kMostKeptBytes) {
+    return StartOver(absl::StrCat("the connection to the controller at ", options_.controller, " is broken, and ",
+                                  stream_->kept_bytes() >> 20, " MiB wait for it, more than the limit of ", kMostKeptBytes >> 20,
+                                  " MiB"));
+  }
+  Reconnect(kPause);
+}
+
+void ControllerLink::Resumed(const v1::Resumed& resumed) {
+  if (!std::exchange(asking_, false))
+    return connection_->Close(absl::FailedPreconditionError("the controller resumed a connection that was not broken"));
+  const absl::Status status = stream_->Resume(connection_.get(), {resumed.received().urgent(), resumed.received().bulk()});
+  if (!status.ok())
+    return StartOver(absl::StrCat("the controller at ", options_.controller, " breaks the protocol: ", status.message()));
+  silence_limit_ = silence_limit_served_;
+  handler_->SetStream(stream_.get());
+  PW_LOG_INFO << "the connection to the controller at " << options_.controller << " is back after "
+              << absl::FormatDuration(absl::Trunc(environment_.clock->Now() - broken_since_, absl::Milliseconds(1)));
+  stream_->TellAgain();
+  worker_->BulkWritable();
+  const uint64_t generation = generation_;
+  for (const EarlyFrame& early : std::exchange(early_frames_, {})) Handle(generation, early.batch, early.payload, early.bytes);
+}
+
+void ControllerLink::StartOver(absl::string_view why) {
+  PW_LOG_WARNING << why << ". This worker frees everything, and joins anew";
+  ++generation_;
+  Drop();
+  if (options_.exit_with_controller) return Finish(absl::OkStatus());
+  Reconnect(options_.retry_delay);
+}
+
+void ControllerLink::Reconnect(absl::Duration pause) {
+  timers_->After(pause, strand_, [this, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired()) Connect();
   });
 }
 
 void ControllerLink::Drop() {
-  worker_ = nullptr;  // before the connection that it sends through
-  connection_ = nullptr;
+  worker_ = nullptr;      // before the stream that it sends to
+  connection_ = nullptr;  // before the stream, which its handler reads
   handler_ = nullptr;
+  stream_ = nullptr;
+  asking_ = false;
   early_peers_.clear();
 }
 
@@ -316,6 +435,7 @@ void ControllerLink::Stop(std::string reason, Task stopped) {
   strand_->Post([this, alive = std::weak_ptr<bool>(alive_), reason = std::move(reason), stopped = std::move(stopped)]() mutable {
     if (!alive.expired() && connection_ != nullptr && !stopped_) {
       v1::FromWorker goodbye;
+      goodbye.set_beside(true);
       goodbye.add_events()->mutable_goodbye()->set_reason(reason);
       connection_->Send(goodbye.SerializeAsString());
       connection_->Close(absl::CancelledError(reason));

@@ -1,16 +1,24 @@
-// ControllerLink: the worker's connection to its controller. Joins the cluster, answers heartbeats, and joins again after the controller is
-// lost.
+// ControllerLink: the worker's connection to its controller. Joins the cluster, answers heartbeats, makes a broken connection again, and joins
+// again after the controller is lost.
 //
-//   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► lost: the Worker and all it holds are dropped ──►
-//   connecting
+//   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► broken ──► connecting ──► asking ──Resumed──► serving
+//                                              │                         └─ in vain, or GivenUp ─┐
+//                                              └─ lost, if the connection cannot be made again ──┴─► the Worker and all it holds are dropped, and
+//                                                                                                    it joins anew
+//
+// A connection can be made again if Welcome had a key (worker.proto). The worker tries that until the controller says that it does not keep this host,
+// until nobody has listened at the controller's address for kRefusedFor (it has ended; one that is started anew knows no host), or for
+// kPatience, or the controller's grace if that is longer: a controller that is stopped, or that the network hides, finds its arrays again.
 //
 // The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. After three heartbeat
-// intervals of silence the controller counts as lost.
+// intervals of silence the controller counts as lost. A connection that can be made again is given up after three quarters of that: another one
+// may get through before the controller misses this host.
 //
 // Invariants:
 //   CK-1  the strand's idle hook sends the events that the commands of a turn have produced
 //   CK-2  a malformed frame ends the connection with a reason, never the process
 //   CK-3  nothing is started after `finished` has been called
+//   CK-4  a frame of the controller takes effect once, in order, whatever connections break (net/resumable_link.h)
 // Lives on the worker's strand. The connection's thread only posts to the strand and answers pings.
 #pragma once
 
@@ -24,6 +32,8 @@
 #include "absl/time/time.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/timer_queue.h"
+#include "pathways/net/attempts.h"
+#include "pathways/net/resumable_link.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/tls.h"
 #include "pathways/net/transport.h"
@@ -52,6 +62,11 @@ class ControllerLink {
   // Called when the link has ended for good; the status gives the reason and decides the exit status.
   using Finished = std::function<void(const absl::Status&)>;
 
+  static constexpr absl::Duration kRefusedFor = absl::Seconds(4);
+  static constexpr absl::Duration kAnswerTime = absl::Seconds(10);  // for the answer to Resume
+  static constexpr absl::Duration kPatience = absl::Minutes(10);
+  static constexpr size_t kMostKeptBytes = size_t{256} << 20;  // of frames that wait for a connection
+
   // All members of `environment`, `strand` (the strand that it names) and `timers` must outlive this. Construct before anything is posted
   // to the strand.
   ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options, Finished finished);
@@ -76,13 +91,21 @@ class ControllerLink {
 
   void Connect();
   void Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
-  void Handle(uint64_t connection, const pathways::v1::ToWorker& batch, const Bytes& payload);
+  void Handle(uint64_t connection, const pathways::v1::ToWorker& batch, const Bytes& payload, size_t bytes);
+  absl::Status Count(const pathways::v1::ToWorker& batch, size_t bytes);
   void HandleLinkCommand(const pathways::v1::Command& command);
   void Welcomed(const pathways::v1::Welcome& welcome);
   absl::Status ShowCertificate(const std::string& chain);
   void Watch(uint64_t connection);
   void Lost(uint64_t connection, const absl::Status& reason);
-  void Reconnect();
+  // -- the connection of a Worker is broken
+  bool resuming() const { return worker_ != nullptr && connection_ == nullptr; }
+  void Unreachable(const absl::Status& reason);
+  pathways::v1::FromWorker Resume() const;
+  void Resumed(const pathways::v1::Resumed& resumed);
+  // Drops the Worker, and joins again, as a new host.
+  void StartOver(absl::string_view why);
+  void Reconnect(absl::Duration pause);
   void Finish(const absl::Status& status);
   void Drop();
   pathways::v1::FromWorker Hello() const;
@@ -96,10 +119,24 @@ class ControllerLink {
   Finished finished_;
   uint64_t generation_ = 0;  // identifies the current connection
   std::unique_ptr<Handler> handler_;
+  std::unique_ptr<net::ResumableLink> stream_;  // of the Worker; outlives the connection, whose handler reads it
   std::unique_ptr<net::Connection> connection_;
+  uint32_t host_ = 0;  // as Welcome says, like the next two
+  std::string key_;
+  absl::Duration patience_;
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<net::Connection>> early_peers_;  // accepted before Welcome was read
-  absl::Duration silence_limit_;
+  bool asking_ = false;                                        // for the answer to Resume
+  struct EarlyFrame {
+    pathways::v1::ToWorker batch;
+    Bytes payload;
+    size_t bytes;
+  };
+  std::vector<EarlyFrame> early_frames_;  // of the bulk lane, which have overtaken the answer; few (RL-3)
+  absl::Time broken_since_, attempt_began_;
+  absl::Time refused_since_ = absl::InfiniteFuture();  // nobody has listened there in any attempt since
+  net::Attempts attempts_;
+  absl::Duration silence_limit_, silence_limit_served_;
   bool complained_ = false;  // whether an unreachable controller has been logged
   bool stopped_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -51,6 +51,8 @@ class FakeController : public net::Connection::Handler {
     v1::FromWorker message;
     ASSERT_TRUE(message.ParseFromString(frame.header));
     for (const v1::Event& event : message.events()) events.push_back(event);
+    if (!message.beside()) ++counted;
+    if (message.has_received()) received = message.received();
   }
   void OnClosed(const absl::Status& reason) override { closed = reason; }
   void Send(const v1::Command& command, const std::string& payload = "") {
@@ -60,8 +62,9 @@ class FakeController : public net::Connection::Handler {
     if (!payload.empty()) pieces.push_back(Bytes::Copy(payload));
     connection->Send(batch.SerializeAsString(), std::move(pieces), net::Lane::kUrgent);
   }
-  void Welcome(double heartbeat = 1) {
+  void Welcome(double heartbeat = 1, const std::string& key = "") {
     v1::Command command;
+    command.mutable_welcome()->set_key(key);
     command.mutable_welcome()->set_host(3);
     command.mutable_welcome()->set_incarnation(9);
     command.mutable_welcome()->set_heartbeat_seconds(heartbeat);
@@ -70,11 +73,34 @@ class FakeController : public net::Connection::Handler {
   void Ping(uint64_t sequence) {
     v1::Command command;
     command.mutable_ping()->set_sequence(sequence);
-    Send(command);
+    SendBeside(command);
+  }
+  void SendBeside(const v1::Command& command) {
+    v1::ToWorker batch;
+    batch.set_beside(true);
+    *batch.add_commands() = command;
+    connection->Send(batch.SerializeAsString());
+  }
+  void Resumed(uint64_t received) {
+    v1::Command command;
+    command.mutable_resumed()->mutable_received()->set_urgent(received);
+    SendBeside(command);
+  }
+  void Put(uint64_t array) {
+    v1::Command put;
+    put.mutable_put()->set_op(2 * array);
+    put.mutable_put()->set_array(array);
+    put.mutable_put()->set_dtype(11);
+    put.mutable_put()->set_total_bytes(4);
+    put.mutable_put()->set_payload_bytes(4);
+    put.mutable_put()->add_placements();
+    Send(put, "abcd");
   }
 
   std::unique_ptr<net::Connection> connection;
   std::vector<v1::Event> events;
+  uint64_t counted = 0;  // frames of the stream
+  v1::ReceivedFrames received;
   absl::Status closed;
   int connections = 0;
 };
@@ -229,6 +255,142 @@ TEST_F(LinkTest, FreesEverythingWhenTheControllerIsLost) {
   EXPECT_TRUE(controller_.events.back().has_hello());
   controller_.Welcome();
   EXPECT_EQ(link_->arrays(), 0);
+}
+
+// A worker that has joined with a key, and holds array 5.
+class BrokenLinkTest : public LinkTest {
+ protected:
+  void Join(bool exit_with_controller = false) {
+    Start(exit_with_controller);
+    controller_.Welcome(1, "the key");
+    controller_.Put(5);
+    Run();
+    EXPECT_EQ(controller_.counted, 1u) << "of the completion";
+  }
+  void Break() {
+    controller_.connection = nullptr;
+    Run();
+  }
+};
+
+TEST_F(BrokenLinkTest, ItIsMadeAgainAndGoesOn) {
+  Join();
+  controller_.Put(6);  // its completion is lost
+  Run();
+  EXPECT_EQ(link_->arrays(), 2);
+  Break();
+  ASSERT_EQ(controller_.connections, 2) << "at once";
+  ASSERT_TRUE(controller_.events.back().has_resume());
+  const v1::Resume& resume = controller_.events.back().resume();
+  EXPECT_EQ(resume.host(), 3u);
+  EXPECT_EQ(resume.key(), "the key");
+  EXPECT_EQ(resume.received().urgent(), 3u) << "the welcome and the puts";
+  controller_.events.clear();
+  controller_.Resumed(1);
+  controller_.Put(7);
+  Run();
+  EXPECT_EQ(link_->arrays(), 3);
+  ASSERT_EQ(controller_.events.size(), 2u);
+  EXPECT_EQ(controller_.events[0].done().ok(0), 12u) << "told again";
+  EXPECT_EQ(controller_.events[1].done().ok(0), 14u);
+}
+
+TEST_F(BrokenLinkTest, APongTellsWhatHasCome) {
+  Join();
+  controller_.Ping(1);
+  Run();
+  EXPECT_EQ(controller_.received.urgent(), 2u);
+}
+
+TEST_F(BrokenLinkTest, EventsWaitWhileItIsBroken) {
+  Join();
+  listener_ = nullptr;
+  Break();
+  Advance(absl::Seconds(1));
+  Listen();
+  Advance(absl::Seconds(1));
+  ASSERT_EQ(controller_.connections, 2);
+  EXPECT_EQ(link_->arrays(), 1);
+  EXPECT_TRUE(controller_.events.back().has_resume());
+  controller_.events.clear();
+  Run();
+  EXPECT_TRUE(controller_.events.empty()) << "nothing is sent before the answer";
+}
+
+TEST_F(BrokenLinkTest, AWorkerThatIsGivenUpFreesEverythingAndJoinsAnew) {
+  Join();
+  Break();
+  v1::Command command;
+  command.mutable_given_up()->set_reason("it was away for too long");
+  controller_.SendBeside(command);
+  Run();
+  EXPECT_EQ(link_->arrays(), 0);
+  Advance(absl::Seconds(1));
+  ASSERT_EQ(controller_.connections, 3);
+  EXPECT_TRUE(controller_.events.back().has_hello());
+}
+
+TEST_F(BrokenLinkTest, AControllerThatHasEndedIsNotWaitedFor) {
+  Join();
+  listener_ = nullptr;
+  Break();
+  for (int i = 0; i < 30; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_EQ(link_->arrays(), 1);
+  for (int i = 0; i < 20; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_EQ(link_->arrays(), 0);
+  Listen();
+  Advance(absl::Seconds(1));
+  ASSERT_EQ(controller_.connections, 2);
+  EXPECT_TRUE(controller_.events.back().has_hello());
+}
+
+TEST_F(BrokenLinkTest, ItEndsWithAControllerThatHasEndedIfToldTo) {
+  Join(true);
+  listener_ = nullptr;
+  Break();
+  EXPECT_TRUE(finished_.empty());
+  for (int i = 0; i < 50; ++i) Advance(absl::Milliseconds(100));
+  EXPECT_THAT(finished_, testing::ElementsAre(absl::OkStatus()));
+}
+
+TEST_F(BrokenLinkTest, SilenceBreaksItBeforeTheControllerMissesThisHost) {
+  Join();
+  Advance(absl::Seconds(1));
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(controller_.connections, 1);
+  Advance(absl::Milliseconds(500));
+  EXPECT_EQ(controller_.connections, 2) << "after three quarters of three intervals";
+  EXPECT_TRUE(controller_.events.back().has_resume());
+  for (int i = 0; i < 150; ++i) Advance(absl::Seconds(6));
+  EXPECT_EQ(link_->arrays(), 0) << "a controller that answers nothing is given up in the end";
+}
+
+TEST_F(BrokenLinkTest, AControllerThatBreaksTheProtocolIsNotComeBackTo) {
+  Join();
+  controller_.connection->Send("\xff\xff\xff");
+  Run();
+  EXPECT_EQ(link_->arrays(), 0);
+  Advance(absl::Seconds(1));
+  EXPECT_TRUE(controller_.events.back().has_hello());
+}
+
+TEST_F(BrokenLinkTest, AnAnswerThatCannotBeEndsTheHost) {
+  Join();
+  Break();
+  controller_.Resumed(100);
+  Run();
+  EXPECT_EQ(link_->arrays(), 0);
+}
+
+TEST_F(BrokenLinkTest, ARefusalEndsTheWorkerWithTheReason) {
+  Join();
+  Break();
+  v1::Command command;
+  command.mutable_shutdown()->set_reason("its token is revoked");
+  controller_.SendBeside(command);
+  Run();
+  ASSERT_EQ(finished_.size(), 1u);
+  EXPECT_THAT(std::string(finished_[0].message()), HasSubstr("its token is revoked"));
 }
 
 TEST_F(LinkTest, ExitsWithItsControllerIfToldTo) {

@@ -50,8 +50,8 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
 
 }  // namespace
 
-Worker::Worker(const Environment& environment, net::Connection* connection, const v1::Welcome& welcome)
-    : core_(environment.runtime, environment.strand, environment.clock, connection, environment.limits.device_memory_bytes),
+Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::Welcome& welcome)
+    : core_(environment.runtime, environment.strand, environment.clock, sink, environment.limits.device_memory_bytes),
       checksum_(environment.checksum),
       examine_machine_(environment.examine_machine),
       program_nodes_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
@@ -159,6 +159,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kCertificate:
+    case v1::Command::kResumed:
+    case v1::Command::kGivenUp:
     case v1::Command::kShutdown:
     case v1::Command::kAbortLaunch:
     case v1::Command::kDropExecutable:

@@ -66,11 +66,11 @@ struct Environment {
 
 class Worker {
  public:
-  // `connection` must outlive this.
-  Worker(const Environment& environment, net::Connection* connection, const pathways::v1::Welcome& welcome);
+  // `sink`, for frames to the controller, must outlive this.
+  Worker(const Environment& environment, net::FrameSink* sink, const pathways::v1::Welcome& welcome);
   ~Worker();
 
-  // Handles one frame's commands and their concatenated payloads. The link handles Ping, Shutdown and Welcome.
+  // Handles one frame's commands and their concatenated payloads. The link handles what begins and ends connections, and Ping.
   absl::Status Handle(const pathways::v1::ToWorker& batch, const Bytes& payload);
   // Sends the events that have gathered. Called when the strand has run empty.
   void Idle();

@@ -61,8 +61,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                           environment.timers, [weak](HostId host, const absl::Status& why) {
                                                             auto self = weak.lock();
                                                             if (self == nullptr) return;
-                                                            auto it = self->hosts_.find(host);
-                                                            if (it != self->hosts_.end()) self->LoseHost(it->second, why);
+                                                            self->LoseHost(host, why);
                                                           });
   cluster->fabric_->SetDataflow(cluster->housekeeping_->runtime());
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
@@ -109,6 +108,7 @@ absl::StatusOr<std::string> ClusterImpl::Listen(net::Transport* transport, const
       if (auto cluster = weak.lock()) cluster->AddConnection(std::move(connection));
     });
   };
+  transport_ = transport;
   PW_ASSIGN_OR_RETURN(listener_, transport->Listen(address, std::move(on_accept)));
   return listener_->address();
 }
@@ -138,13 +138,30 @@ void ClusterImpl::DropSlowStrangers(absl::Time now) {
     Refuse(strangers_.front(), absl::DeadlineExceededError(absl::StrCat("no hello came within ", absl::FormatDuration(kGreetingTime))));
 }
 
-void ClusterImpl::OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) {
+void ClusterImpl::OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) {
   auto it = links_.find(id);
   if (it == links_.end()) return;
   it->second.last_heard = environment_.clock->Now();
+  if (it->second.state == LinkState::kHost && !CountFrame(id, message, bytes)) return;
   for (int i = 0; i < message.events_size(); ++i) {
     if (!OnEvent(id, message.events(i), std::move(payloads[i]))) return;
   }
+}
+
+bool ClusterImpl::CountFrame(LinkId id, const ::pathways::v1::FromWorker& message, size_t bytes) {
+  const HostId host_id = links_.at(id).host;
+  JoinedHost& host = hosts_.at(host_id);
+  host.last_heard = environment_.clock->Now();
+  if (message.has_received()) {
+    const absl::Status status = host.stream->Acknowledge({message.received().urgent(), message.received().bulk()});
+    if (!status.ok()) {
+      EndLink(id, status);
+      return false;
+    }
+    fabric_->OnBulkWritable(host_id);
+  }
+  if (!message.beside()) host.stream->Receive(message.bulk() ? net::Lane::kBulk : net::Lane::kUrgent, bytes);
+  return true;
 }
 
 absl::Status ClusterImpl::CanServe() const {
@@ -204,8 +221,10 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
   absl::Status status;
   if (event.has_hello() && it->second.state == LinkState::kNew) {
     OnHello(id, event.hello());
+  } else if (event.has_resume() && it->second.state == LinkState::kNew) {
+    OnResume(id, event.resume());
   } else if (event.has_goodbye()) {
-    LoseHost(id, absl::UnavailableError(absl::StrCat("its worker ended: ", event.goodbye().reason())));
+    EndLink(id, absl::UnavailableError(absl::StrCat("its worker ended: ", event.goodbye().reason())));
   } else if (event.has_pong()) {
     // Only updates last_heard.
   } else if (is_host && event.has_host_call()) {
@@ -222,7 +241,7 @@ bool ClusterImpl::OnEvent(LinkId id, const Event& event, Bytes payload) {
   } else {
     status = absl::InvalidArgumentError("a worker's first message must be a hello, and it must send only one");
   }
-  if (!status.ok()) LoseHost(id, status);
+  if (!status.ok()) EndLink(id, status);
   return true;
 }
 
@@ -232,14 +251,19 @@ void ClusterImpl::OnLinkWritable(LinkId id) {
 }
 
 void ClusterImpl::OnLinkClosed(LinkId id, const absl::Status& reason) {
-  LoseHost(id, reason);
+  const auto it = links_.find(id);
+  if (it != links_.end() && it->second.state == LinkState::kHost) {
+    OnBroken(id, reason);
+  } else {
+    EndLink(id, reason);
+  }
   std::erase(strangers_, id);
   links_.erase(id);
 }
 
 uint64_t ClusterImpl::frames_heard() const {
   uint64_t frames = 0;
-  for (const auto& [host, link] : hosts_) frames += links_.at(link).link->connection()->counters().frames_received;
+  for (const auto& [id, host] : hosts_) frames += CountersOf(host).frames_received;
   return frames;
 }
 
@@ -254,6 +278,7 @@ void ClusterImpl::Stop(std::string reason, bool stop_workers, Task stopped) {
     for (auto& [id, link] : self->links_) {
       if (stop_workers) {
         ::pathways::v1::ToWorker message;
+        message.set_beside(true);
         message.add_commands()->mutable_shutdown()->set_reason(reason);
         link.link->connection()->Send(message.SerializeAsString());
       }

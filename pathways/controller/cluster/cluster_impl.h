@@ -4,13 +4,19 @@
 // and welcomed. A worker that joins later takes the seat of one that was lost, if its devices fit (TO-7); the open
 // sessions use it under the ids that they know. Else it gets the next numbers, and sessions that open after that see its devices.
 //
-// Losing. A host is lost for good when its connection closes, when it says goodbye, when it sends an invalid message, or when it is silent
-// for longer than heartbeat_limit. Arrays with a shard on the host become errors that name it, operations that wait for the host fail, and
-// the other hosts are told. Sessions go on. A worker that returns is a new host in the old seat; the arrays stay lost.
+// Losing. A host is lost for good when it says goodbye, when it sends an invalid message, when its process has ended, or when it is silent
+// for longer than heartbeat_limit and host_grace. Arrays with a shard on the host become errors that name it, operations that wait for the host
+// fail, and the other hosts are told. Sessions go on. A worker that returns is a new host in the old seat; the arrays stay lost.
+//
+// Away. A connection may break while the worker lives. Then the host stays, with all that it has, until the worker has made another connection
+// (worker.proto, Resume) or host_grace is over since it was last heard. What is sent to it meanwhile waits (net/resumable_link.h), and clients see a
+// pause. A process that was killed looks the same at first, so the address is tried where other workers reach it: if nobody listens there, the
+// process has ended. The connection that breaks before the worker is known to have had its Welcome was in vain: the worker could not prove who it is.
 //
 // Files:
 //   - cluster_impl.cc: lifetime, links
 //   - cluster_membership.cc: joining, losing, heartbeats
+//   - cluster_away.cc: hosts whose connections have broken
 //   - cluster_status.cc: status, requests of operators
 // It hands the rest to parts, which know each other only by what they are given: SessionRegistry (sessions, calls to their clients),
 // GroupedReports (completions that hosts report for others), TraceRecording, Housekeeping and Slices.
@@ -18,6 +24,8 @@
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
 //   CI-2  tasks and callbacks that outlive the cluster do nothing
+//   CI-3  a host has at most one link in state kHost, and that link is JoinedHost::link; a later connection replaces an earlier one
+//   CI-4  only a worker that shows the key of a host's Welcome goes on as that host; one that was given up is told so
 // The executor must outlive the cluster. Timers and the transport must be stopped before the cluster is destroyed.
 #pragma once
 
@@ -46,6 +54,7 @@
 #include "pathways/controller/session.h"
 #include "pathways/controller/slices/slices.h"
 #include "pathways/controller/status_report.h"
+#include "pathways/net/resumable_link.h"
 #include "pathways/net/shared_memory.h"
 #include "pathways/net/transport.h"
 
@@ -133,11 +142,29 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   struct Link {
     std::unique_ptr<HostLink> link;
     LinkState state = LinkState::kNew;
-    HostId host;
-    ::pathways::v1::Hello hello;
+    HostId host;                  // in state kHost
+    ::pathways::v1::Hello hello;  // in state kPending
     absl::Time last_heard;
     absl::Time since;
-    absl::Time certified;  // when the host's certificate was made
+  };
+  struct JoinedHost {
+    ::pathways::v1::Hello hello;
+    std::unique_ptr<net::ResumableLink> stream;
+    LinkId link = 0;      // 0: it is away
+    std::string own_end;  // of the connection, as the worker's machine names it
+    std::string key;      // which the worker shows when it makes the connection again; empty: it cannot
+    absl::Time last_heard;
+    absl::Time certified;   // when its certificate was made
+    net::Counters earlier;  // of the connections before
+    // While it is away:
+    absl::Time away_since, kept_until;
+    absl::Status broken;   // why
+    uint64_t absence = 0;  // how often it has been away
+  };
+  struct GivenUpHost {
+    HostId host;
+    std::string key;
+    std::string reason;
   };
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
@@ -150,7 +177,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
 
   // -- cluster_impl.cc
   void AddConnection(std::unique_ptr<net::Connection> connection);
-  void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) override;
+  void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) override;
+  // Counts a frame of a host's stream, and what it acknowledges. Returns false if the link is closing.
+  bool CountFrame(LinkId id, const ::pathways::v1::FromWorker& message, size_t bytes);
   void OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) override;
   void OnLinkWritable(LinkId id) override;
   void OnLinkClosed(LinkId id, const absl::Status& reason) override;
@@ -168,7 +197,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Trust(LinkId id);
   void DropSlowStrangers(absl::Time now);
   // Certifies a host's key and notes when. Returns the chain; empty: the host wants none, or there is no authority.
-  std::string Certify(Link& link);
+  std::string Certify(JoinedHost& host);
   // Sends hosts another certificate, long before the one that they have ends.
   void RenewCertificates(absl::Time now);
 
@@ -180,11 +209,34 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Admit(LinkId id, HostId host);
   void TakeSeat(HostId host);  // tells the sessions, if its devices are those of a host that was lost
   void MembershipChanged();    // tells the other hosts, and updates what clients see
-  void LoseHost(LinkId id, const absl::Status& reason);
+  // The peer of the link is gone, or at fault: if it is a host, the host is lost.
+  void EndLink(LinkId id, const absl::Status& reason);
+  void LoseHost(HostId id, const absl::Status& reason);
   absl::Status LossError(const resource::Host& host, absl::Time since, const absl::Status& reason) const;
   std::string platform() const;
   void ScheduleTick();
   void Tick();
+  // Returns the links that have been silent for too long. `slept`: this process was stopped, which is not their fault.
+  std::vector<LinkId> PingLinks(absl::Time now, bool slept);
+
+  // -- cluster_away.cc
+  static constexpr size_t kMostGivenUp = 1000;
+  // The connection of a host has broken: keeps the host without one, or loses it.
+  void OnBroken(LinkId id, const absl::Status& reason);
+  // Nothing has been heard on the link for the heartbeat limit.
+  void OnSilent(LinkId id);
+  // Finds out whether the process of a host that is away has ended.
+  void ProbeProcess(HostId host);
+  void OnProbed(HostId host, uint64_t absence, const absl::Status& connected);
+  void OnResume(LinkId id, const ::pathways::v1::Resume& resume);
+  // Tells a worker that it is not kept, or not any more.
+  void GiveUp(LinkId id, const std::string& reason);
+  std::string NotKept(const ::pathways::v1::Resume& resume) const;
+  // Gives up hosts that have been away for too long. `slept`: for how long this process was stopped.
+  void WatchAway(absl::Time now, absl::Duration slept);
+  // The worker at this address is another process than that of a host that is away there: that one has ended.
+  void LosePredecessor(const ::pathways::v1::Hello& hello);
+  net::Counters CountersOf(const JoinedHost& host) const;
 
   // -- cluster_status.cc
   absl::StatusOr<identity::Caller> AdmitAsker(const Link& link, const std::string& token) const;
@@ -210,7 +262,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::unique_ptr<net::Listener> listener_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;
-  std::map<HostId, LinkId> hosts_;
+  std::map<HostId, JoinedHost> hosts_;
+  std::deque<GivenUpHost> given_up_;     // the oldest first
+  net::Transport* transport_ = nullptr;  // set by Listen
   std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
   bool formed_ = false;
   std::vector<Task> when_formed_;

@@ -29,8 +29,9 @@ std::string DevicesOf(const resource::Host& host) {
 }  // namespace
 
 std::string ClusterImpl::platform() const {
+  if (!hosts_.empty()) return hosts_.begin()->second.hello.platform_name();
   for (const auto& [id, link] : links_) {
-    if (link.state == LinkState::kHost || link.state == LinkState::kPending) return link.hello.platform_name();
+    if (link.state == LinkState::kPending) return link.hello.platform_name();
   }
   return "";
 }
@@ -52,6 +53,7 @@ void ClusterImpl::OnHello(LinkId id, const ::pathways::v1::Hello& hello) {
   link.hello.clear_token();
   link.state = LinkState::kPending;
   if (formed_) {
+    LosePredecessor(hello);
     absl::StatusOr<HostId> host = fabric_->topology().AddHost(DescribeHost(hello));
     if (!host.ok()) return Refuse(id, host.status());
     Admit(id, *host);
@@ -71,14 +73,17 @@ absl::Status ClusterImpl::AdmitWorker(const Link& link, const std::string& token
   return identity::AdmitWithoutTokens(proof).status();
 }
 
-// Tells the worker why, so that it exits: another attempt would be refused again.
+// Tells the worker why, so that it exits: another attempt would be refused again, unless it was this one that came at the wrong time.
 void ClusterImpl::Refuse(LinkId id, const absl::Status& reason) {
   std::erase(strangers_, id);
   PW_LOG_WARNING << "refused a worker at " << links_[id].link->connection()->peer() << ": " << reason.message();
   links_[id].state = LinkState::kLeaving;
-  ToWorker message;
-  message.add_commands()->mutable_shutdown()->set_reason(std::string(reason.message()));
-  links_[id].link->connection()->Send(message.SerializeAsString());
+  if (!absl::IsResourceExhausted(reason) && !absl::IsDeadlineExceeded(reason)) {
+    ToWorker message;
+    message.set_beside(true);
+    message.add_commands()->mutable_shutdown()->set_reason(std::string(reason.message()));
+    links_[id].link->connection()->Send(message.SerializeAsString());
+  }
   links_[id].link->connection()->Close(reason);
 }
 
@@ -106,23 +111,23 @@ void ClusterImpl::Form() {
   for (Task& task : std::exchange(when_formed_, {})) Post(std::move(task));
 }
 
-std::string ClusterImpl::Certify(Link& link) {
-  link.certified = environment_.clock->Now();
-  if (options_.identity == nullptr || link.hello.public_key().empty()) return "";
-  absl::StatusOr<std::string> chain = options_.identity->CertifyWorker(link.hello.public_key(), link.hello.host_name());
+std::string ClusterImpl::Certify(JoinedHost& host) {
+  host.certified = environment_.clock->Now();
+  if (options_.identity == nullptr || host.hello.public_key().empty()) return "";
+  absl::StatusOr<std::string> chain = options_.identity->CertifyWorker(host.hello.public_key(), host.hello.host_name());
   if (chain.ok()) return *std::move(chain);
-  PW_LOG_WARNING << "host '" << link.hello.host_name() << "' gets no certificate: " << chain.status().message();
+  PW_LOG_WARNING << "host '" << host.hello.host_name() << "' gets no certificate: " << chain.status().message();
   return "";
 }
 
 void ClusterImpl::RenewCertificates(absl::Time now) {
-  for (auto& [id, link] : links_) {
-    if (link.state != LinkState::kHost || now - link.certified < kRenewCertificates) continue;
-    std::string chain = Certify(link);
+  for (auto& [id, host] : hosts_) {
+    if (now - host.certified < kRenewCertificates) continue;
+    std::string chain = Certify(host);
     if (chain.empty()) continue;
-    ToWorker message;
-    message.add_commands()->mutable_certificate()->set_chain(std::move(chain));
-    link.link->connection()->Send(message.SerializeAsString());
+    Command command;
+    command.mutable_certificate()->set_chain(std::move(chain));
+    fabric_->outbox().Add(id, std::move(command));
   }
 }
 
@@ -130,25 +135,34 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   Link& link = links_[id];
   link.state = LinkState::kHost;
   link.host = host_id;
-  hosts_[host_id] = id;
-  fabric_->AddHost(host_id, link.link->connection());
-  fabric_->SetProcessAddress(host_id, link.hello.process_address());
-  fabric_->SetLaneAddress(host_id, link.hello.lane_address());
+  JoinedHost& joined = hosts_[host_id];
+  joined.hello = std::move(link.hello);
+  joined.link = id;
+  joined.own_end = joined.hello.own_end();
+  joined.last_heard = link.last_heard;
+  const bool resumable = link.link->connection()->breakable() && options_.host_grace > absl::ZeroDuration();
+  joined.stream = std::make_unique<net::ResumableLink>(link.link->connection(), resumable);
+  if (resumable) joined.key = options_.make_key();
+  fabric_->AddHost(host_id, joined.stream.get());
+  fabric_->SetProcessAddress(host_id, joined.hello.process_address());
+  fabric_->SetLaneAddress(host_id, joined.hello.lane_address());
   const resource::Host& host = *fabric_->topology().FindHost(host_id);
   Command command;
   auto& welcome = *command.mutable_welcome();
   welcome.set_host(host_id.v);
   welcome.set_island(host.island.v);
   welcome.set_incarnation(incarnation_);
-  welcome.set_certificate(Certify(link));
+  welcome.set_certificate(Certify(joined));
+  welcome.set_key(joined.key);
+  if (resumable) welcome.set_grace_seconds(absl::ToDoubleSeconds(options_.host_grace));
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_limit) / 3);
   for (DeviceId device : host.devices) welcome.add_device_ids(device.v);
   if (probe_.valid()) {
     net::WriteName(probe_.name(), welcome.mutable_probe()->mutable_memory());
     welcome.mutable_probe()->set_secret(probe_.secret());
   }
-  welcome.set_takes_shared(link.hello.has_probe() &&
-                           net::VerifyProbe(net::ReadName(link.hello.probe().memory()), link.hello.probe().secret()));
+  welcome.set_takes_shared(joined.hello.has_probe() &&
+                           net::VerifyProbe(net::ReadName(joined.hello.probe().memory()), joined.hello.probe().secret()));
   fabric_->outbox().Add(host_id, std::move(command));
   observation_->Note("host joined", fabric_->topology().Describe(host));
 }
@@ -168,18 +182,18 @@ void ClusterImpl::MembershipChanged() {
   std::vector<const ::pathways::v1::Hello*> hellos;
   Command command;
   std::set<HostId> there;
-  for (const auto& [host, link] : hosts_) there.insert(host);
+  for (const auto& [host, joined] : hosts_) there.insert(host);
   reports_->SetHosts(there);
-  for (const auto& [host, link] : hosts_) {
-    hellos.push_back(&links_[link].hello);
+  for (const auto& [host, joined] : hosts_) {
+    hellos.push_back(&joined.hello);
     auto& peer = *command.mutable_peers()->add_peers();
     peer.set_host(host.v);
-    peer.set_address(links_[link].hello.data_address());
+    peer.set_address(joined.hello.data_address());
     peer.set_takes_shared(fabric_->takes_shared(host));
     peer.set_name(fabric_->topology().Describe(*fabric_->topology().FindHost(host)));
     if (const std::optional<HostId> speaker = speakers().Of(host)) peer.set_reports_through(speaker->v);
   }
-  for (const auto& [host, link] : hosts_) fabric_->outbox().Add(host, command);
+  for (const auto& [host, joined] : hosts_) fabric_->outbox().Add(host, command);
   housekeeping_->SetHosts(std::move(there));
   info_ = MakeClusterInfo(fabric_->topology(), hellos);
   slices_->TopologyChanged();
@@ -194,36 +208,49 @@ absl::Status ClusterImpl::LossError(const resource::Host& host, absl::Time since
   return error;
 }
 
-void ClusterImpl::LoseHost(LinkId id, const absl::Status& reason) {
+void ClusterImpl::EndLink(LinkId id, const absl::Status& reason) {
   auto it = links_.find(id);
   if (it == links_.end()) return;
   Link& link = it->second;
-  const LinkState state = std::exchange(link.state, LinkState::kLeaving);
-  if (state == LinkState::kLeaving) return;
-  if (state != LinkState::kHost) {
-    if (state == LinkState::kPending) {
-      PW_LOG_WARNING << "host '" << link.hello.host_name() << "' left before the cluster formed: " << reason.message();
-    }
-    return link.link->connection()->Close(reason);
+  if (link.state == LinkState::kLeaving) return;
+  if (link.state == LinkState::kHost) return LoseHost(link.host, reason);
+  if (std::exchange(link.state, LinkState::kLeaving) == LinkState::kPending) {
+    PW_LOG_WARNING << "host '" << link.hello.host_name() << "' left before the cluster formed: " << reason.message();
   }
-  const resource::Host host = *fabric_->topology().FindHost(link.host);
+  link.link->connection()->Close(reason);
+}
+
+void ClusterImpl::LoseHost(HostId id, const absl::Status& reason) {
+  const auto lost = hosts_.extract(id);
+  if (lost.empty()) return;
+  const JoinedHost& joined = lost.mapped();
+  const resource::Host host = *fabric_->topology().FindHost(id);
   const absl::Time now = environment_.clock->Now();
-  const absl::Status error = LossError(host, absl::IsDeadlineExceeded(reason) ? link.last_heard : now, reason);
+  const absl::Status error = LossError(host, absl::IsDeadlineExceeded(reason) ? joined.last_heard : now, reason);
   PW_LOG_ERROR << error.message();
   observation_->Note("host lost", absl::StrCat(fabric_->topology().Describe(host), ": ", reason.message()));
-  hosts_.erase(link.host);
-  const std::vector<DeviceId> virtual_devices = fabric_->topology().VirtualDevicesOf(link.host);
-  fabric_->topology().RemoveHost(link.host).IgnoreError();
+  if (!joined.key.empty()) {
+    if (given_up_.size() == kMostGivenUp) given_up_.pop_front();
+    given_up_.push_back({id, joined.key, std::string(error.message())});
+  }
+  const std::vector<DeviceId> virtual_devices = fabric_->topology().VirtualDevicesOf(id);
+  fabric_->topology().RemoveHost(id).IgnoreError();
   fabric_->devices().SetGone(virtual_devices, error);
   absl::flat_hash_set<DeviceId> devices(host.devices.begin(), host.devices.end());
   devices.insert(virtual_devices.begin(), virtual_devices.end());
   const std::vector<SessionImpl*> sessions = sessions_->All();
   for (SessionImpl* session : sessions) session->OnDevicesLost(devices, error);
-  fabric_->RemoveHost(link.host, host.devices, error);
-  for (SessionImpl* session : sessions) session->lane_routes()->OnHostLost(link.host, error);
-  housekeeping_->RemoveHost(link.host, error);
+  fabric_->RemoveHost(id, host.devices, error);
+  for (SessionImpl* session : sessions) session->lane_routes()->OnHostLost(id, error);
+  housekeeping_->RemoveHost(id, error);
   MembershipChanged();
-  link.link->connection()->Close(reason);
+  if (joined.link == 0) return;
+  if (joined.key.empty()) {
+    links_.at(joined.link).state = LinkState::kLeaving;
+    links_.at(joined.link).link->connection()->Close(reason);
+  } else {
+    GiveUp(joined.link, std::string(error.message()));
+  }
 }
 
 void ClusterImpl::ScheduleTick() {
@@ -235,32 +262,45 @@ void ClusterImpl::ScheduleTick() {
   });
 }
 
-void ClusterImpl::Tick() {
-  const absl::Time now = environment_.clock->Now();
-  // If this process was stopped itself, silence is not the hosts' fault.
-  const bool slept = now - std::exchange(last_tick_, now) > options_.heartbeat_limit / 2;
-  DropSlowStrangers(now);
-  RenewCertificates(now);
+std::vector<LinkId> ClusterImpl::PingLinks(absl::Time now, bool slept) {
   std::vector<LinkId> silent;
   ToWorker ping;
+  ping.set_beside(true);
   ping.add_commands()->mutable_ping()->set_sequence(next_ping_++);
-  const std::string frame = ping.SerializeAsString();
   for (auto& [id, link] : links_) {
     if (slept) link.last_heard = now;
     if (now - link.last_heard > options_.heartbeat_limit) {
       silent.push_back(id);
-    } else if (link.state == LinkState::kHost || link.state == LinkState::kPending) {
-      link.link->connection()->Send(frame);
+      continue;
     }
+    if (link.state != LinkState::kHost && link.state != LinkState::kPending) continue;
+    ping.clear_received();
+    if (link.state == LinkState::kHost) {
+      JoinedHost& host = hosts_.at(link.host);
+      if (slept) host.last_heard = now;
+      const net::ResumableLink::Counts received = host.stream->received();
+      if (host.stream->resumable())
+        ping.mutable_received()->set_urgent(received.urgent), ping.mutable_received()->set_bulk(received.bulk);
+    }
+    link.link->connection()->Send(ping.SerializeAsString());
   }
+  return silent;
+}
+
+void ClusterImpl::Tick() {
+  const absl::Time now = environment_.clock->Now();
+  // If this process was stopped itself, silence is not the hosts' fault.
+  const absl::Duration since_last = now - std::exchange(last_tick_, now);
+  const bool slept = since_last > options_.heartbeat_limit / 2;
+  DropSlowStrangers(now);
+  RenewCertificates(now);
+  const std::vector<LinkId> silent = PingLinks(now, slept);
   housekeeping_->WatchHealth();
   observation_->Tick(slept, sessions_->All());
   fabric_->gangs().recent().Tick(now);
   for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
-  for (LinkId id : silent) {
-    LoseHost(id, absl::DeadlineExceededError(
-                     absl::StrCat("nothing heard from it for ", absl::FormatDuration(options_.heartbeat_limit))));
-  }
+  for (LinkId id : silent) OnSilent(id);
+  WatchAway(now, slept ? since_last : absl::ZeroDuration());
   fabric_->losses().OnTick(now);
 }
 

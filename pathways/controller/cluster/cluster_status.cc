@@ -103,16 +103,20 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
   report.translated_programs = fabric_->translated_programs();
   report.array_bytes = fabric_->array_bytes();
   report.topology = fabric_->topology().TakeSnapshot();
-  for (const auto& [host, link_id] : hosts_) {
-    Link& link = links_[link_id];
+  for (const auto& [host, joined] : hosts_) {
     HostStatus& status = report.hosts[host];
-    const absl::Duration silence = now - link.last_heard;
+    const absl::Duration silence = now - joined.last_heard;
     status.state = silence > options_.heartbeat_limit / 3 ? "silent" : "up";
-    status.pid = link.hello.pid();
-    status.data_address = link.hello.data_address();
-    status.peer = link.link->connection()->peer();
+    status.pid = joined.hello.pid();
+    status.data_address = joined.hello.data_address();
+    if (joined.link != 0) {
+      status.peer = links_.at(joined.link).link->connection()->peer();
+    } else {
+      status.state = "away";
+      status.seconds_away = absl::ToDoubleSeconds(now - joined.away_since);
+    }
     status.seconds_since_heard = absl::ToDoubleSeconds(silence);
-    const net::Counters counters = link.link->connection()->counters();
+    const net::Counters counters = CountersOf(joined);
     status.bytes_sent = counters.bytes_sent;
     status.bytes_received = counters.bytes_received;
     status.frames_sent = counters.frames_sent;

@@ -21,7 +21,7 @@ void BulkSender::DropSession(SessionId session) {
 }
 
 void BulkSender::Pump() {
-  while (!queues_.empty() && connection_->CanSendBulk()) {
+  while (!queues_.empty() && sink_->CanSendBulk()) {
     auto it = queues_.upper_bound(last_);
     if (it == queues_.end()) it = queues_.begin();
     last_ = it->first;
@@ -43,7 +43,7 @@ void BulkSender::SendChunk(SessionId session, Transfer& transfer) {
   chunk.set_total_bytes(transfer.data.size());
   chunk.set_payload_bytes(size);
   chunk.set_session(session.v);
-  connection_->Send(message.SerializeAsString(), {transfer.data.Slice(transfer.offset, size)}, net::Lane::kBulk);
+  sink_->Send(message.SerializeAsString(), {transfer.data.Slice(transfer.offset, size)}, net::Lane::kBulk);
   transfer.offset += size;
   queued_bytes_ -= size;
 }

@@ -1,6 +1,6 @@
 // BulkSender: large host buffers on their way to one host, in chunks on the bulk lane.
 //
-// Sends while the lane has room, so that the connection queues at most the lane's high-water mark and one chunk. Sessions take
+// Sends while the lane has room, so that the sink queues at most the lane's high-water mark and one chunk. Sessions take
 // turns, chunk by chunk; the transfers of one session go one after another. Strand-confined.
 #pragma once
 
@@ -20,9 +20,8 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 
 class BulkSender {
  public:
-  // `connection` outlives this object. Calls `sent` when all bytes of a transfer have been handed to the connection.
-  BulkSender(net::Connection* connection, std::function<void(uint64_t transfer)> sent)
-      : connection_(connection), sent_(std::move(sent)) {}
+  // `sink` outlives this object. Calls `sent` when all bytes of a transfer have been handed to it.
+  BulkSender(net::FrameSink* sink, std::function<void(uint64_t transfer)> sent) : sink_(sink), sent_(std::move(sent)) {}
 
   void Enqueue(SessionId session, uint64_t transfer, Bytes data);
   void DropSession(SessionId session);
@@ -38,7 +37,7 @@ class BulkSender {
   };
   void SendChunk(SessionId session, Transfer& transfer);
 
-  net::Connection* const connection_;
+  net::FrameSink* const sink_;
   const std::function<void(uint64_t)> sent_;
   std::map<SessionId, std::deque<Transfer>> queues_;  // none is empty
   SessionId last_;                                    // the session that sent the last chunk

@@ -45,11 +45,11 @@ Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* cl
   ops_.Set(&gangs_, &losses_);
 }
 
-void Fabric::AddHost(HostId host, net::Connection* connection) {
+void Fabric::AddHost(HostId host, net::FrameSink* sink) {
   gangs_.OnHostJoined(topology().FindHost(host)->devices);
   outbox_.AddHost(host);
-  peers_[host] = std::make_unique<Peer>(Peer{
-      connection, BulkSender(connection, [this, host](uint64_t transfer) { outgoing_.Done(host, transfer); }), false, {}, {}});
+  peers_[host] = std::make_unique<Peer>(
+      Peer{sink, BulkSender(sink, [this, host](uint64_t transfer) { outgoing_.Done(host, transfer); }), false, {}, {}});
 }
 
 void Fabric::SetTakesShared(HostId host) {
@@ -163,7 +163,7 @@ void Fabric::Flush() {
   });
   outbox_.Flush([this](HostId host, std::string header, std::vector<Bytes> payload) {
     auto it = peers_.find(host);
-    if (it != peers_.end()) it->second->connection->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
+    if (it != peers_.end()) it->second->sink->Send(std::move(header), std::move(payload), net::Lane::kUrgent);
   });
 }
 

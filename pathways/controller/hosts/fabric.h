@@ -1,7 +1,7 @@
 // Fabric: the part of the controller that sessions use: the present hosts and devices, the outbox of commands, and the work in flight.
 // Strand-confined.
 //
-// It knows hosts by their connections, devices by the topology, and sessions by number only. The cluster adds and removes hosts and passes
+// It knows hosts by where frames to them go, devices by the topology, and sessions by number only. The cluster adds and removes hosts and passes
 // in their events. Sessions add commands to the outbox and wait here for the answers.
 //
 // Invariant FB-1: when a host is lost, every request that waits for it fails with the error that names it, also if another host has reported
@@ -46,8 +46,8 @@ class Fabric {
   // `post` posts a task to the controller's strand.
   Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* clock, std::function<void(Task)> post);
 
-  // `connection` must stay valid until RemoveHost. REQUIRES: the host is in the topology.
-  void AddHost(HostId host, net::Connection* connection);
+  // `sink`, for frames to the host, must stay valid until RemoveHost. REQUIRES: the host is in the topology.
+  void AddHost(HostId host, net::FrameSink* sink);
   // Notes that the host can open memory that this process shares.
   void SetTakesShared(HostId host);
   bool takes_shared(HostId host) const;
@@ -134,7 +134,7 @@ class Fabric {
   void OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched);
 
   struct Peer {
-    net::Connection* connection;
+    net::FrameSink* sink;
     BulkSender bulk;
     bool takes_shared = false;
     std::string process_address = {};

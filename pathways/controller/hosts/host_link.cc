@@ -29,11 +29,12 @@ absl::StatusOr<std::vector<Bytes>> HostLink::Split(const ::pathways::v1::FromWor
 void HostLink::OnFrame(net::Frame frame) {
   const bool first = std::exchange(first_frame_, false);
   ::pathways::v1::FromWorker message;
-  if (message.ParseFromString(frame.header) && message.events_size() > 0) {
+  if (message.ParseFromString(frame.header) && (message.events_size() > 0 || message.has_received())) {
     absl::StatusOr<std::vector<Bytes>> pieces = Split(message, frame.payload);
     if (!pieces.ok()) return connection_->Close(pieces.status());
-    return post_([id = id_, message = std::move(message), pieces = *std::move(pieces)](Owner& owner) mutable {
-      owner.OnWorkerMessage(id, std::move(message), std::move(pieces));
+    const size_t bytes = frame.header.size() + frame.payload.size();
+    return post_([id = id_, message = std::move(message), pieces = *std::move(pieces), bytes](Owner& owner) mutable {
+      owner.OnWorkerMessage(id, std::move(message), std::move(pieces), bytes);
     });
   }
   ::pathways::v1::AdminRequest request;

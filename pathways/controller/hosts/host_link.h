@@ -33,7 +33,8 @@ class HostLink final : public net::Connection::Handler {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void OnWorkerMessage(LinkId link, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads) = 0;
+    // `bytes`: the size of the frame.
+    virtual void OnWorkerMessage(LinkId link, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) = 0;
     virtual void OnAdminRequest(LinkId link, ::pathways::v1::AdminRequest request) = 0;
     virtual void OnLinkWritable(LinkId link) = 0;
     virtual void OnLinkClosed(LinkId link, const absl::Status& reason) = 0;

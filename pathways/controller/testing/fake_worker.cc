@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/buffers/region_copy.h"
@@ -67,44 +68,10 @@ FakeWorker::FakeWorker(Options options, Hub* hub) : options_(std::move(options))
 
 FakeWorker::~FakeWorker() { hub_->workers.erase(this); }
 
-void FakeWorker::Join(net::Transport* transport, const std::string& address) {
-  transport->Connect(address, absl::Seconds(1), [this](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
-    if (!connection.ok()) {
-      closed = true;
-      close_reason = connection.status();
-      return;
-    }
-    connection_ = *std::move(connection);
-    connection_->Start(this);
-    v1::FromWorker message;
-    auto& hello = *message.add_events()->mutable_hello();
-    hello.set_protocol_version(options_.protocol_version);
-    hello.set_host_name(options_.name);
-    hello.set_island(options_.island);
-    hello.set_process_address(options_.process_address);
-    hello.set_token(options_.token);
-    hello.set_public_key(options_.public_key);
-    hello.set_data_address("tcp:" + options_.name + ":1");
-    hello.set_pid(4242);
-    hello.set_platform_name(options_.platform);
-    hello.set_platform_version("fake");
-    hello.set_stablehlo_version(options_.stablehlo_version);
-    for (int d = 0; d < options_.devices; ++d) {
-      auto& device = *hello.add_devices();
-      device.set_kind(options_.kind);
-      device.set_local_hardware_id(d);
-      device.set_to_string(absl::StrCat("FakeDevice(id=", d, ")"));
-      device.set_debug_string(d % 2 == 0 ? "id=" : "fake");
-      for (const char* kind : {"device", "pinned_host"}) device.add_memories()->set_kind(kind);
-    }
-    Send(message);
-  });
-}
-
-void FakeWorker::Die() { connection_->Close(absl::UnavailableError("died")); }
-
 void FakeWorker::Send(const v1::FromWorker& message, std::vector<Bytes> payload, net::Lane lane) {
-  if (!silent) connection_->Send(message.SerializeAsString(), std::move(payload), lane);
+  if (silent) return;
+  if (stream_ == nullptr) return connection_->Send(message.SerializeAsString(), std::move(payload), lane);
+  stream_->Send(message.SerializeAsString(), std::move(payload), lane);
 }
 
 bool FakeWorker::Has(uint64_t array) const {
@@ -132,6 +99,11 @@ void FakeWorker::OnFrame(net::Frame frame) {
     Handle(command, std::string(frame.payload.view().substr(offset, size)));
     offset += size;
   }
+  if (stream_ != nullptr && batch.has_received()) {
+    EXPECT_TRUE(stream_->Acknowledge({batch.received().urgent(), batch.received().bulk()}).ok());
+  }
+  if (stream_ != nullptr && !batch.beside())
+    stream_->Receive(batch.bulk() ? net::Lane::kBulk : net::Lane::kUrgent, frame.header.size() + frame.payload.size());
   if (offset != frame.payload.size()) connection_->Close(absl::InternalError("the payload does not add up"));
   RunReady();
 }
@@ -158,6 +130,7 @@ bool FakeWorker::HandleLink(const Command& command) {
   switch (command.kind_case()) {
     case Command::kWelcome:
       welcome = command.welcome();
+      stream_ = std::make_unique<net::ResumableLink>(connection_.get(), !welcome.key().empty());
       dataflow_ = std::make_unique<FakeDataflow>(
           HostId(welcome.host()), options_.devices,
           [this](const v1::FromWorker& message, std::vector<Bytes> payload) { Send(message, std::move(payload)); }, Told());
@@ -168,9 +141,21 @@ bool FakeWorker::HandleLink(const Command& command) {
     case Command::kPing: {
       v1::FromWorker message;
       message.add_events()->mutable_pong()->set_sequence(command.ping().sequence());
-      Send(message);
+      if (stream_ != nullptr && stream_->resumable()) message.mutable_received()->set_urgent(stream_->received().urgent);
+      if (stream_ != nullptr && stream_->resumable()) message.mutable_received()->set_bulk(stream_->received().bulk);
+      SendBeside(message);
       return true;
     }
+    case Command::kResumed: {
+      const auto& received = command.resumed().received();
+      EXPECT_TRUE(stream_->Resume(connection_.get(), {received.urgent(), received.bulk()}).ok());
+      stream_->TellAgain();
+      ++resumed;
+      return true;
+    }
+    case Command::kGivenUp:
+      given_up = command.given_up().reason();
+      return true;
     case Command::kShutdown:
     case Command::kCertificate:
       return true;

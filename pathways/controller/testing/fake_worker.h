@@ -28,6 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/controller/testing/fake_dataflow.h"
+#include "pathways/net/resumable_link.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -58,6 +59,10 @@ class FakeWorker : private net::Connection::Handler {
 
   void Join(net::Transport* transport, const std::string& address);
   void Die();  // the connection closes
+  // The connection is lost with what is under way, and another one is made, if Welcome had a key.
+  void Break();
+  void ComeBack(net::Transport* transport, const std::string& address);
+  // Sends a frame of the worker's stream; those that begin a connection are beside it.
   void Send(const ::pathways::v1::FromWorker& message, std::vector<Bytes> payload = {}, net::Lane lane = net::Lane::kUrgent);
 
   // For tests to read.
@@ -67,6 +72,8 @@ class FakeWorker : private net::Connection::Handler {
   bool closed = false;
   absl::Status close_reason;
   ::pathways::v1::Welcome welcome;
+  int resumed = 0;
+  std::string given_up;  // why
   ::pathways::v1::Peers peers;
   ::pathways::v1::HostConfig config;
   int configured = 0;
@@ -133,6 +140,8 @@ class FakeWorker : private net::Connection::Handler {
 
   const Options options_;
   Hub* const hub_;
+  void SendBeside(const ::pathways::v1::FromWorker& message);
+  std::unique_ptr<net::ResumableLink> stream_;  // once welcomed
   std::unique_ptr<net::Connection> connection_;
   std::map<Key, Shard> shards_;
   std::map<uint64_t, uint64_t> owners_;  // array to session

@@ -27,12 +27,12 @@
 namespace pw::worker {
 
 struct Core {
-  Core(device::DeviceRuntime* runtime, Executor* strand, Clock* clock, net::Connection* connection, int64_t memory_limit)
+  Core(device::DeviceRuntime* runtime, Executor* strand, Clock* clock, net::FrameSink* sink, int64_t memory_limit)
       : runtime(runtime),
         strand(strand),
         clock(clock),
         recorder(clock),
-        outbox(connection),
+        outbox(sink),
         ledger(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
         order(static_cast<int>(runtime->devices().size()), &hazards),
         memory(ledger.get(), &hazards),

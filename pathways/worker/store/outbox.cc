@@ -81,7 +81,7 @@ void Outbox::Flush() {
   if (done_.ok_size() + done_.failed_size() > 0) *batch_.add_events()->mutable_done() = std::move(done_);
   done_.Clear();
   if (batch_.events_size() == 0) return;
-  connection_->Send(batch_.SerializeAsString(), std::move(payload_), net::Lane::kUrgent);
+  sink_->Send(batch_.SerializeAsString(), std::move(payload_), net::Lane::kUrgent);
   batch_.Clear();
   payload_.clear();
   payload_bytes_ = 0;
@@ -96,7 +96,7 @@ void Outbox::SendChunk(uint64_t transfer, uint64_t offset, uint64_t total, Bytes
   chunk->set_payload_bytes(piece.size());
   std::vector<Bytes> payload;
   payload.push_back(std::move(piece));
-  connection_->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
+  sink_->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
 }
 
 }  // namespace pw::worker

@@ -20,8 +20,8 @@ namespace pw::worker {
 
 class Outbox {
  public:
-  // `connection` must outlive this.
-  explicit Outbox(net::Connection* connection) : connection_(connection) {}
+  // `sink` must outlive this.
+  explicit Outbox(net::FrameSink* sink) : sink_(sink) {}
 
   // Adds an event to the current batch, with its payload if any. The pointer is valid until the next call.
   pathways::v1::Event* Add(std::vector<Bytes> payload = {});
@@ -44,13 +44,13 @@ class Outbox {
 
   // Sends one chunk of a fetch on the bulk lane, ahead of the batch.
   void SendChunk(uint64_t transfer, uint64_t offset, uint64_t total, Bytes piece);
-  bool CanSendBulk() const { return connection_->CanSendBulk(); }
+  bool CanSendBulk() const { return sink_->CanSendBulk(); }
 
  private:
   static void AddOk(pathways::v1::Done* done, uint64_t op, double device_microseconds);
   void FlushJoint();
 
-  net::Connection* const connection_;
+  net::FrameSink* const sink_;
   Local local_;
   pathways::v1::FromWorker batch_;
   pathways::v1::Done done_;
