@@ -37,6 +37,7 @@ void SimCluster::StartController() {
   controller::ClusterOptions options;
   options.expect_hosts = scenario_.hosts;
   options.heartbeat_limit = scenario_.heartbeat * (scenario_.bug == Bug::kPatience ? 2 : 1);
+  options.host_grace = scenario_.heartbeat;
   options.gang = scenario_.gang;
   options.sequential_dispatch = scenario_.sequential;
   options.share_memory = false;
@@ -112,7 +113,8 @@ void SimCluster::CrashHost(int number, bool silently) {
   referee_.Died(struck.name());
   network_.Cut(struck.process(), silently);
   struck.Die();
-  ExpectLoss(struck.name(), silently ? scenario_.heartbeat * 1.25 : Referee::kNoticeDeath);
+  const bool noticed = !silently && !network_.IsLinkCut(struck.process(), *controllers_.back());
+  ExpectLoss(struck.name(), noticed ? Referee::kNoticeDeath : scenario_.heartbeat * 1.25);
 }
 
 void SimCluster::StopHost(int number, absl::Duration duration) {
@@ -135,6 +137,14 @@ void SimCluster::PartHost(int number, absl::Duration duration) {
   Process& process = host(number).process();
   if (duration > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
   network_.Partition({process.name()}, world_->now() + duration);
+}
+
+void SimCluster::UnlinkHost(int number, absl::Duration duration) {
+  Process& process = host(number).process();
+  if (process.dead()) return;
+  if (duration > scenario_.heartbeat * 0.6) referee_.Struck(process.name());
+  if (duration > scenario_.heartbeat * 1.25) ExpectLoss(process.name(), scenario_.heartbeat * 1.25);
+  network_.CutLink(process, *controllers_.back(), world_->now() + duration);
 }
 
 void SimCluster::DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration) {

@@ -1,5 +1,6 @@
 #include "pathways/sim/network.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -108,7 +109,8 @@ void Network::Host::Connect(const std::string& address, absl::Duration timeout, 
 
 void Network::Host::Try(std::shared_ptr<Attempt> attempt) {
   const auto it = network_->listening_.find(attempt->address);
-  const bool cut_off = network_->IsCutOff(*process_);
+  const bool cut_off =
+      network_->IsCutOff(*process_) || (it != network_->listening_.end() && network_->IsLinkCut(*process_, *it->second->process));
   if (!cut_off && it != network_->listening_.end() && !it->second->process->dead()) return Join(it->second, attempt);
   if (network_->world_->now() >= attempt->deadline) {
     return process_->Post([alive = alive_, attempt, cut_off] {
@@ -195,6 +197,20 @@ void Network::CutOff(const Process& process, absl::Time until) {
     if (const std::shared_ptr<Wire> wire = weak.lock()) wire->Break();
   }
   cut_off_until_[&process] = until;
+}
+
+void Network::CutLink(const Process& a, const Process& b, absl::Time until) {
+  for (const std::weak_ptr<Wire>& weak : wires_[&a]) {
+    const std::shared_ptr<Wire> wire = weak.lock();
+    if (wire != nullptr && (wire->process(0) == &b || wire->process(1) == &b)) wire->Break();
+  }
+  absl::Time& healed = link_cut_until_.try_emplace({&a, &b}, absl::InfinitePast()).first->second;
+  healed = std::max(healed, until);
+}
+
+bool Network::IsLinkCut(const Process& a, const Process& b) const {
+  const auto it = link_cut_until_.find({&a, &b});
+  return it != link_cut_until_.end() && world_->now() < it->second;
 }
 
 bool Network::IsCutOff(const Process& process) const {

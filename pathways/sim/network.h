@@ -5,7 +5,8 @@
 // same island use the fast link, all others the data-centre link.
 //
 // Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power stay open and
-// silent. A partition holds back all frames until it heals, as TCP does. A process that is cut off loses its connections. A disturbance delays frames. If the delay is random it also
+// silent. A partition holds back all frames until it heals, as TCP does. A process that is cut off loses its connections; a
+// link that is cut, those between two processes. A disturbance delays frames. If the delay is random it also
 // reorders them: across connections and lanes, never within a lane. Planted bugs break the transport's promises, to prove that the
 // invariants of a run detect it.
 #pragma once
@@ -71,6 +72,9 @@ class Network {
   void Cut(const Process& process, bool silently);
   // Ends the connections of the process: what is under way is lost, and both ends are told. It can make none until `until`.
   void CutOff(const Process& process, absl::Time until);
+  // Ends the connections between two processes, and they can make none until `until`.
+  void CutLink(const Process& a, const Process& b, absl::Time until);
+  bool IsLinkCut(const Process& a, const Process& b) const;
   // Separates the named processes from all others until `until`.
   void Partition(std::set<std::string> processes, absl::Time until);
   // Delays frames to and from the process until `until`; `by_chance`: each by a random part of `by`.
@@ -120,6 +124,7 @@ class Network {
   std::set<std::string> apart_;
   absl::Time apart_until_ = absl::InfinitePast();
   std::map<const Process*, absl::Time> cut_off_until_;
+  std::map<std::set<const Process*>, absl::Time> link_cut_until_;  // by both ends
   std::vector<Disturbance> disturbances_;
   Bug bug_ = Bug::kNone;
   uint64_t one_in_ = 1;

@@ -16,9 +16,12 @@ namespace {
 // Time limit for freeing all arrays after the last session has ended.
 constexpr absl::Duration kFreedWithin = absl::Seconds(1);
 
-// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain.
+// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain. So do hosts for a controller that has
+// died, until nobody has listened at its address for a while.
 absl::Duration FreedWithin(const Scenario& scenario) {
-  return kFreedWithin + (CutsClients(scenario) ? kClientGrace + absl::Seconds(2) : absl::ZeroDuration());
+  const bool dies = std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
+  const absl::Duration of_clients = CutsClients(scenario) ? kClientGrace + absl::Seconds(2) : absl::ZeroDuration();
+  return kFreedWithin + std::max(of_clients, dies ? Referee::kNoticeDeath * 5 : absl::ZeroDuration());
 }
 
 class Run {
@@ -69,6 +72,7 @@ class Run {
     if (fault.kind == "stop") return cluster_.StopHost(host, fault.duration);
     if (fault.kind == "slow") return cluster_.SlowHost(host, fault.factor, fault.duration);
     if (fault.kind == "part") return cluster_.PartHost(host, fault.duration);
+    if (fault.kind == "unlink") return cluster_.UnlinkHost(host, fault.duration);
     if (fault.kind == "delay") return cluster_.DelayHost(host, fault.by, false, fault.duration);
     if (fault.kind == "reorder") return cluster_.DelayHost(host, fault.by, true, fault.duration);
     if (fault.kind == "start") return cluster_.StartHost(host);

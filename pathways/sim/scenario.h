@@ -26,6 +26,8 @@
 //   - join: a new host
 //   - controller for=: it dies, and a new one comes
 //   - client: one is killed
+//   - unlink for=: the connection between a host and the controller ends, and they can make none for so long. Nothing is lost, unless that is longer
+//     than the heartbeat
 //   - cut for=: the connections of a client end, and it can make none for so long. It sees a pause
 //
 // Bugs, and the meaning of their rate n:
