@@ -156,6 +156,9 @@ def parser():
     up.add_argument("--client-grace", type=float, metavar="S",
                     help="how long a program whose connection to the controller is broken may stay away: its arrays wait for S seconds (default 600); 0: "
                          "they are freed at once")
+    up.add_argument("--host-grace", type=float, metavar="S",
+                    help="how long a host whose connection to the controller is broken may not be heard of: its arrays wait for S seconds (default 10); 0: "
+                         "they are lost with the connection")
     up.add_argument("--metrics-port", type=int, metavar="PORT",
                     help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and each worker's on the next port; "
                          "0: free ports (default: no metrics)")

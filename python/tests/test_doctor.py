@@ -41,6 +41,7 @@ def test_the_table_shows_the_worst_first_with_its_remedy():
 @pytest.mark.parametrize("one, level, said", [
     (host(), OK, "answers"),
     (host(state="silent"), ERROR, "nothing heard from it for 5.0 s"),
+    (host(state="away", seconds_away=2.0), ERROR, "its connection broke 2.0 s ago"),
     (host(state="busy"), ERROR, "has not for 7.0 s"),
     ({key: value for key, value in host().items() if key != "metrics"}, WARNING, "within half a second"),
     (host(health={"memory_waits": 3}), WARNING, "3 command(s) wait for device memory"),

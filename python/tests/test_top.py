@@ -50,6 +50,13 @@ def test_the_screen_shows_hosts_clients_queue_and_events():
         assert said in text
 
 
+def test_a_host_that_is_away_is_shown():
+    now = report(2, 1.0, hosts=2)
+    now["hosts"][1]["state"] = "away"
+    text = "\n".join(screen.draw(load_view.compare(now, report(1, 0.0, hosts=2)), "here:1"))
+    assert "1 up, 0 busy, 0 silent, 1 away" in text
+
+
 def test_a_hang_is_shown_first_and_in_red():
     hang = {"computation": 8, "client": 1, "program": "jit_step", "seconds": 12.0, "hosts": [{"name": "h0", "state": "launched, not finished"}]}
     lines = screen.draw(load_view.compare(report(2, 1.0, hangs=[hang]), report(1, 0.0)), "here:1", colors=True)

@@ -216,6 +216,7 @@ export function warnings(view: View): string[] {
   else if (report.joined_hosts < report.expected_hosts) found.push(lost(report));
   const list = (state: string) => view.hosts.filter((one) => one.host.state === state).map((one) => one.host.name);
   if (list("silent").length > 0) found.push(`Silent: ${names(list("silent"))}. Nothing has been heard from there.`);
+  if (list("away").length > 0) found.push(`Away: ${names(list("away"))}. The connection is broken; what is there waits for it.`);
   if (list("busy").length > 0) found.push(`Busy: ${names(list("busy"))}. The connection answers, the worker does not.`);
   for (const one of report.hangs.slice(0, 3)) found.push(`Computation ${one.computation} of client ${one.client} (${one.program || "unnamed"}) hangs on ${names(one.hosts.map((host) => host.name))}.`);
   return found;

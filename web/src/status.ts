@@ -20,7 +20,7 @@ export interface Host {
   id: number;
   name: string;
   island: number;
-  state: "up" | "silent" | "busy" | string;
+  state: "up" | "silent" | "busy" | "away" | string;
   pid: number;
   data_address: string;
   seconds_since_heard: number;

@@ -45,7 +45,7 @@ class Cluster:
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None,
-                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, page=None):
+                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -64,6 +64,7 @@ class Cluster:
         self.usage_file = usage_file  # where the controller keeps what users use; None: nowhere
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice
         self.client_grace = client_grace  # likewise
+        self.host_grace = host_grace  # likewise
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers have the ports after it. 0: free ones; None: no metrics
         self.metrics = {}  # where each process shows them, by the name of its log
@@ -136,7 +137,7 @@ class Cluster:
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                         self.dispatch, self.hang_limit, usage_file=self.usage_file, security=self.security,
-                                        client_grace=self.client_grace)
+                                        client_grace=self.client_grace, host_grace=self.host_grace)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)

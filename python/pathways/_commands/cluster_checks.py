@@ -46,6 +46,9 @@ def _host(host, typical):
     logs = f"look at its log (pathways logs {host['name']}) and its machine; the controller gives it up after --heartbeat-limit"
     if host.get("state") == "silent":
         return [Finding(ERROR, "hosts", where, f"nothing heard from it for {host['seconds_since_heard']:.1f} s: it is stopped, or its network is down", logs)]
+    if host.get("state") == "away":
+        return [Finding(ERROR, "hosts", where, f"its connection broke {host['seconds_away']:.1f} s ago, and its process may live: look at the network between it and "
+                        "the controller", f"its arrays wait for it; look at its log (pathways logs {host['name']}); the controller gives it up after --host-grace")]
     if host.get("state") == "busy":
         since = host.get("health", {}).get("seconds_since", 0)
         return [Finding(ERROR, "hosts", where, f"its connection answers, but its worker has not for {since:.1f} s: a launch or a compilation holds it up", logs)]

@@ -83,10 +83,13 @@ def _events(view):
 
 def draw(view, address, width=120, height=40, colors=False):
     """Returns the lines, at most `height` of at most `width` characters (not counting colours)."""
-    states = {state: sum(host.state == state for host in view.hosts) for state in ("up", "busy", "silent")}
+    states = {state: sum(host.state == state for host in view.hosts) for state in ("up", "busy", "silent", "away")}
+    amiss = states["busy"] or states["silent"] or states["away"]
+    if not states["away"]:
+        del states["away"]
     lines = [(f"pathways {address}   {view.state}, up for {view.uptime_seconds:.0f} s, policy {view.policy}", BOLD),
              (f"{len(view.hosts)} host(s): {', '.join(f'{count} {state}' for state, count in states.items())}   {len(view.clients)} client(s)   "
-              f"queue: {view.queue} computation(s)   {view.granted_per_second:.1f} granted/s", RED if states["busy"] or states["silent"] else ""), ("", "")]
+              f"queue: {view.queue} computation(s)   {view.granted_per_second:.1f} granted/s", RED if amiss else ""), ("", "")]
     troubles, events = _troubles(view), _events(view)
     room = max(6, height - len(lines) - len(troubles) - len(events) - 3)
     clients = _clients(view, max(3, min(len(view.clients) + 2, room // 2)))

@@ -22,7 +22,8 @@ def _memory(device):
 def _host(host, devices):
     mine = [d for d in devices if d["host"] == host["id"]]
     kinds = ", ".join(sorted({d["kind"] for d in mine})) or "device"
-    lines = [f"  host {host['name']:<16} {host['state']:<8} {len(mine)} x {kinds}   pid {host['pid']}"]
+    away = f"   away since {host['seconds_away']:.0f} s ago: its connection is broken" if "seconds_away" in host else ""
+    lines = [f"  host {host['name']:<16} {host['state']:<8} {len(mine)} x {kinds}   pid {host['pid']}{away}"]
     return lines + [f"    device {d['id']:<6} {_memory(d)}" for d in mine]
 
 

@@ -1,4 +1,4 @@
-"""A network between a program and its controller that a test cuts: it passes connections on to another address, and ends them when it is told to."""
+"""A network between two processes that a test cuts: it passes connections on to another address, and ends them when it is told to."""
 
 import socket
 import struct
@@ -35,10 +35,14 @@ class Network:
 
     def calm(self):
         """Cuts no connection any more by its age."""
+        self.age(lambda: None)
+
+    def age(self, lives):
+        """Cuts each connection, those that are there included, after so many bytes from now on."""
         with self._lock:
-            self._lives = lambda: None
+            self._lives = lives
             for connection in self._open:
-                connection.calm()
+                connection.age(lives())
 
     def close(self):
         self._listener.close()
@@ -92,9 +96,9 @@ class _Connection:
         except OSError:
             self.end()
 
-    def calm(self):
+    def age(self, life):
         with self._lock:
-            self._life = None
+            self._life = life
 
     def end(self):
         """What is under way is lost, and both ends are told."""
