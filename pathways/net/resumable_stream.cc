@@ -8,14 +8,14 @@
 
 namespace pw::net {
 
-size_t ResumableStream::Message::size() const {
-  size_t bytes = header.size();
+size_t ResumableStream::Message::cost() const {
+  size_t bytes = kMessageCost + header.size();
   for (const Bytes& piece : payload) bytes += piece.size();
   return bytes;
 }
 
 uint64_t ResumableStream::Append(Message message) {
-  kept_bytes_ += message.size();
+  kept_bytes_ += message.cost();
   kept_.push_back(std::move(message));
   return last_appended();
 }
@@ -25,9 +25,8 @@ ResumableStream::Batch ResumableStream::Take(size_t max_bytes) {
   batch.first = sent_ + 1;
   for (size_t bytes = 0; has_unsent() && (bytes == 0 || bytes < max_bytes); ++sent_) {
     const Message& message = kept_[sent_ - acknowledged_];
-    const size_t size = message.size();
-    bytes += std::max<size_t>(size, 1);
-    in_flight_bytes_ += size;
+    bytes += message.cost();
+    in_flight_bytes_ += message.cost();
     batch.messages.push_back(&message);
   }
   return batch;
@@ -39,7 +38,7 @@ absl::Status ResumableStream::Acknowledge(uint64_t number) {
         absl::StrCat("message ", number, " is acknowledged, but the last one that was sent is ", sent_));
   }
   for (; acknowledged_ < number; ++acknowledged_) {
-    const size_t size = kept_.front().size();
+    const size_t size = kept_.front().cost();
     kept_bytes_ -= size;
     in_flight_bytes_ -= size;
     kept_.pop_front();

@@ -4,14 +4,16 @@
 // broken one, each end tells the other the number of the last message it received. Each end then resends the messages after that number.
 // A message that arrives a second time is dropped.
 //
-// Messages travel in batches of consecutive numbers. A message consists of bytes for a frame's header and bytes for its payload.
+// Messages travel in batches of consecutive numbers. A message consists of bytes for a frame's header and bytes for its payload. It costs more than
+// these: memory while it is kept, and the other end's time when it arrives. So limits count kMessageCost for each message, too. Otherwise a
+// window of small messages would be half a million, which keep the other end busy for seconds while heartbeats wait.
 //
 // The two ends of a session are its users (client::Link and session::ServedSession), which send the batches and the acknowledgements, and those of the
 // link between the controller and a worker (resumable_link.h).
 //
 // Invariants:
 //   RS-1  the other end accepts the messages in the order of Append, each exactly once, even if connections lose messages
-//   RS-2  kept_bytes() is the size of the messages appended and not acknowledged; the stream sets no limit to it
+//   RS-2  kept_bytes() is what the messages cost that were appended and are not acknowledged; the stream sets no limit to it
 //   RS-3  an impossible acknowledgement (of an unsent message) or batch (after a gap) is an error and changes nothing
 #pragma once
 
@@ -29,11 +31,12 @@ namespace pw::net {
 
 class ResumableStream {
  public:
+  static constexpr size_t kMessageCost = 256;
   struct Message {
     std::string header;
     std::vector<Bytes> payload;
 
-    size_t size() const;
+    size_t cost() const;  // kMessageCost and the bytes
   };
   struct Batch {
     uint64_t first = 0;  // the number of the first message
@@ -45,13 +48,13 @@ class ResumableStream {
   uint64_t Append(Message message);
   // Returns whether Take has a message to return.
   bool has_unsent() const { return sent_ < acknowledged_ + kept_.size(); }
-  // Returns the next unsent messages: at least one, and more until they reach `max_bytes`. From now on they count as sent on this
+  // Returns the next unsent messages: at least one, and more until they cost `max_bytes`. From now on they count as sent on this
   // connection. REQUIRES: has_unsent().
   Batch Take(size_t max_bytes);
   uint64_t last_appended() const { return acknowledged_ + kept_.size(); }
   size_t kept_bytes() const { return kept_bytes_; }
   size_t kept_messages() const { return kept_.size(); }
-  // Returns the size of the kept messages that count as sent on this connection.
+  // Returns the cost of the kept messages that count as sent on this connection.
   size_t in_flight_bytes() const { return in_flight_bytes_; }
 
   // --- incoming acknowledgements and messages ---

@@ -11,6 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr size_t kCost = ResumableStream::kMessageCost;
+
 ResumableStream::Message Text(std::string text) { return {std::move(text), {}}; }
 
 std::vector<std::string> Texts(const ResumableStream::Batch& batch) {
@@ -23,7 +25,7 @@ TEST(ResumableStreamTest, BatchesHaveConsecutiveNumbersAndABoundedSize) {
   ResumableStream stream;
   EXPECT_FALSE(stream.has_unsent());
   for (const char* text : {"aaaa", "bbbb", "cccc", ""}) stream.Append(Text(text));
-  auto batch = stream.Take(5);
+  auto batch = stream.Take(kCost + 5);
   EXPECT_EQ(batch.first, 1);
   EXPECT_EQ(Texts(batch), (std::vector<std::string>{"aaaa", "bbbb"}));
   batch = stream.Take(1);
@@ -33,17 +35,26 @@ TEST(ResumableStreamTest, BatchesHaveConsecutiveNumbersAndABoundedSize) {
   EXPECT_FALSE(stream.has_unsent());
 }
 
+TEST(ResumableStreamTest, SmallMessagesFillAWindowToo) {
+  ResumableStream stream;
+  for (int i = 0; i < 10'000; ++i) stream.Append(Text("x"));
+  size_t sent = 0;
+  while (stream.in_flight_bytes() < 1000 * kCost) sent += stream.Take(100 * kCost).messages.size();
+  EXPECT_LE(sent, 1100u);
+  EXPECT_GE(sent, 990u);
+}
+
 TEST(ResumableStreamTest, AMessageIsKeptUntilItIsAcknowledged) {
   ResumableStream stream;
   stream.Append({"ab", {Bytes::FromString("xyz")}});
   stream.Append(Text("c"));
-  EXPECT_EQ(stream.kept_bytes(), 6);
+  EXPECT_EQ(stream.kept_bytes(), 2 * kCost + 6) << "a small message costs more than its bytes";
   EXPECT_EQ(stream.in_flight_bytes(), 0);
-  stream.Take(100);
-  EXPECT_EQ(stream.in_flight_bytes(), 6);
+  stream.Take(10 * kCost);
+  EXPECT_EQ(stream.in_flight_bytes(), 2 * kCost + 6);
   ASSERT_TRUE(stream.Acknowledge(1).ok());
-  EXPECT_EQ(stream.kept_bytes(), 1);
-  EXPECT_EQ(stream.in_flight_bytes(), 1);
+  EXPECT_EQ(stream.kept_bytes(), kCost + 1);
+  EXPECT_EQ(stream.in_flight_bytes(), kCost + 1);
   ASSERT_TRUE(stream.Acknowledge(1).ok()) << "an acknowledgement may be repeated";
   ASSERT_TRUE(stream.Acknowledge(2).ok());
   EXPECT_EQ(stream.kept_messages(), 0);
@@ -52,13 +63,13 @@ TEST(ResumableStreamTest, AMessageIsKeptUntilItIsAcknowledged) {
 TEST(ResumableStreamTest, ANewConnectionSendsAgainWhatDidNotArrive) {
   ResumableStream stream;
   for (const char* text : {"a", "b", "c"}) stream.Append(Text(text));
-  stream.Take(100);
+  stream.Take(10 * kCost);
   ASSERT_TRUE(stream.Resume(1).ok());
   EXPECT_EQ(stream.kept_messages(), 2);
   EXPECT_EQ(stream.in_flight_bytes(), 0);
-  auto batch = stream.Take(100);
+  auto batch = stream.Take(10 * kCost);
   EXPECT_EQ(batch.first, 2);
-  EXPECT_EQ(stream.in_flight_bytes(), 2);
+  EXPECT_EQ(stream.in_flight_bytes(), 2 * (kCost + 1));
   EXPECT_EQ(Texts(batch), (std::vector<std::string>{"b", "c"}));
 }
 
@@ -70,7 +81,7 @@ TEST(ResumableStreamTest, WhatCannotBeIsRefusedAndChangesNothing) {
   EXPECT_THAT(stream.Receive(2, 1).status().message(), HasSubstr("begins with message 2"));
   EXPECT_FALSE(stream.Receive(0, 5).ok());
   EXPECT_EQ(stream.received(), 0);
-  stream.Take(100);
+  stream.Take(10 * kCost);
   ASSERT_TRUE(stream.Acknowledge(1).ok());
   EXPECT_THAT(stream.Resume(0).message(), HasSubstr("messages 2 to 1 are kept")) << "message 1 is gone";
 }
@@ -102,7 +113,7 @@ TEST(ResumableStreamTest, EveryMessageArrivesOnceInOrderWhateverBreaks) {
     auto send = [&](int from) {
       Frame frame{0, ends[from].stream.received(), {}};
       if (ends[from].stream.has_unsent()) {
-        auto batch = ends[from].stream.Take(random() % 12);
+        auto batch = ends[from].stream.Take(random() % (4 * kCost));
         frame.first = batch.first;
         frame.texts = Texts(batch);
       }
