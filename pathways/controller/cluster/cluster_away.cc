@@ -49,6 +49,8 @@ void ClusterImpl::OnBroken(LinkId id, const absl::Status& reason) {
   JoinedHost& host = hosts_.at(link.host);
   net::Connection* const connection = link.link->connection();
   const absl::Time now = environment_.clock->Now();
+  if (SleptUntil(now))
+    host.last_heard = now;  // the worker may have given this connection up meanwhile, and another one waits to be heard
   const absl::Duration kept =
       session::KeptAfter({connection->breakable(), host.own_end, connection->peer(), reason}, options_.host_grace);
   const bool can_return = host.stream->resumable() && host.stream->heard() && IsBreak(reason);

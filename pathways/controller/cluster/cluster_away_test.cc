@@ -150,6 +150,14 @@ TEST_F(AwayTest, AControllerThatSleptWaitsForThoseThatWereAway) {
   EXPECT_EQ(*t_.Fetch(1), "ab");
 }
 
+TEST_F(AwayTest, AControllerThatSleptIsComeBackTo) {
+  t_.clock.now += absl::Minutes(5);
+  Break();  // the worker has given up the connection on which it heard nothing
+  ComeBack();
+  t_.timers.Advance(absl::Seconds(2));
+  EXPECT_EQ(*t_.Fetch(1), "ab");
+}
+
 TEST_F(AwayTest, WhoClaimsToHaveReceivedWhatWasNotSentIsGivenUp) {
   ::pathways::v1::FromWorker message;
   message.set_beside(true);

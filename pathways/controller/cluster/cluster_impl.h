@@ -216,6 +216,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::string platform() const;
   void ScheduleTick();
   void Tick();
+  // Whether this process was stopped until now. Then silence is not the hosts' fault.
+  bool SleptUntil(absl::Time now) const { return now - last_tick_ > options_.heartbeat_limit / 2; }
   // Returns the links that have been silent for too long. `slept`: this process was stopped, which is not their fault.
   std::vector<LinkId> PingLinks(absl::Time now, bool slept);
 

@@ -290,8 +290,8 @@ std::vector<LinkId> ClusterImpl::PingLinks(absl::Time now, bool slept) {
 void ClusterImpl::Tick() {
   const absl::Time now = environment_.clock->Now();
   // If this process was stopped itself, silence is not the hosts' fault.
+  const bool slept = SleptUntil(now);
   const absl::Duration since_last = now - std::exchange(last_tick_, now);
-  const bool slept = since_last > options_.heartbeat_limit / 2;
   DropSlowStrangers(now);
   RenewCertificates(now);
   const std::vector<LinkId> silent = PingLinks(now, slept);

@@ -1,6 +1,7 @@
 """Cuts the network between a host and its controller. Programs see a pause: no array is lost, no command is done twice, and what they compute is what an
 undisturbed run computes. A host that is cut off for too long is lost, and one whose process has ended is lost at once."""
 
+import os
 import random
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 from cli import CommandLine
 from conftest import PATIENCE, eventually
 from cut_network import Network
+from slow_network import TwoIslands
 
 from pathways._cluster import command_lines
 
@@ -60,6 +62,7 @@ class Cluster:
         try:
             port = self.command("status")["workers_address"].rpartition(":")[2]
             self.network = Network(f"127.0.0.1:{port}")
+            self.controller = self.command("status")["pid"]
             self.command("token", "create", "--user", "rack", "--role", "worker", "--output", str(folder / "rack.token"))
             self.start("a", f"127.0.0.1:{port}")
             self.b = self.start("b", self.network.address)
@@ -168,6 +171,20 @@ def test_a_host_that_is_away_is_waited_for_and_shown(patient):
     end(program)
 
 
+def test_a_controller_that_is_stopped_finds_its_hosts_again(patient):
+    program = patient.program(HOLDS)
+    before, said = patient.host(), patient.log("b").count("is lost, and made again")
+    os.kill(patient.controller, signal.SIGSTOP)
+    try:
+        assert eventually(lambda: patient.log("b").count("is lost, and made again") > said)
+    finally:
+        os.kill(patient.controller, signal.SIGCONT)
+    ask(program)
+    assert program.stdout.readline() == "56.0\n"
+    assert patient.host()["id"] == before["id"] and "host lost" not in patient.events()
+    end(program)
+
+
 def test_a_host_that_is_cut_off_for_too_long_is_lost_and_joins_anew(impatient):
     program = impatient.program(HOLDS)
     before = impatient.host()
@@ -181,6 +198,41 @@ def test_a_host_that_is_cut_off_for_too_long_is_lost_and_joins_anew(impatient):
     assert impatient.host()["id"] != before["id"]
     assert "does not keep this host any more: it was given up: host 'b' of island 'ib' is gone since" in impatient.log("b")
     end(program)
+
+
+def test_a_host_whose_network_falls_silent_is_named_and_comes_back(tmp_path_factory):
+    """The host is on a machine of its own. Its link goes, and neither end is told."""
+    try:
+        network = TwoIslands(0.0, 1e9)
+    except OSError as error:
+        pytest.skip(f"this machine does not let us make network namespaces: {error}")
+    folder = tmp_path_factory.mktemp("silent")
+    command, worker = CommandLine(folder / "home"), None
+    try:
+        up = command("up", "--no-workers", "--hosts", "1", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--listen-proxy", "none", "--host-grace", "3600")
+        command("token", "create", "--user", "rack", "--role", "worker", "--output", str(folder / "rack.token"))
+        worker = command.start("worker", "--join", f"{network.heads[0]}:{up['address'].rpartition(':')[2]}", "--island", "i", "--host", "far", "--devices", "1",
+                               "--advertise", network.addresses[0], "--token-file", str(folder / "rack.token"), "--wait", str(PATIENCE),
+                               log=folder / "far.log", enter=network.islands[0].enter)
+        assert eventually(lambda: command("status")["state"] == "formed"), (folder / "far.log").read_text()
+        program = command.program(up["address"], HOLDS)
+        assert program.stdout.readline() == "ready\n", program.communicate()[1]
+        [before] = command("status")["hosts"]
+        network.set_link(0, up=False)
+        assert eventually(lambda: command("status")["hosts"][0]["state"] == "away")
+        assert any(event["kind"] == "host away" and "nothing heard from it for 10s" in event["text"] for event in command("status")["events"])
+        network.set_link(0, up=True)
+        ask(program)
+        assert program.stdout.readline() == "56.0\n"
+        [after] = command("status")["hosts"]
+        assert after["id"] == before["id"]
+        end(program)
+    finally:
+        if worker is not None:
+            worker.kill()
+            worker.wait()
+        command("down", check=False)
+        network.stop()
 
 
 def test_a_host_whose_process_is_killed_is_not_waited_for(patient):
