@@ -98,6 +98,17 @@ bool ForgottenCompletion(v1::FromWorker* message) {
   return false;
 }
 
+// A worker that makes its connection again and claims to have had a frame more than it has.
+bool SkippedFrame(v1::FromWorker* message) {
+  for (v1::Event& event : *message->mutable_events()) {
+    if (!event.has_resume()) continue;
+    v1::ReceivedFrames& received = *event.mutable_resume()->mutable_received();
+    received.set_urgent(received.urgent() + 1);
+    return true;
+  }
+  return false;
+}
+
 bool (*OfController(Bug bug))(v1::ToWorker*) {
   switch (bug) {
     case Bug::kWrongOrder:
@@ -119,6 +130,8 @@ bool (*OfWorker(Bug bug))(v1::FromWorker*) {
       return WrongDonation;
     case Bug::kForgottenCompletion:
       return ForgottenCompletion;
+    case Bug::kSkippedFrame:
+      return SkippedFrame;
     default:
       return nullptr;
   }

@@ -53,7 +53,8 @@ enum class Bug {
   kForgottenRelease,
   kWrongPlan,
   kWrongDonation,
-  kForgottenCompletion
+  kForgottenCompletion,
+  kSkippedFrame
 };
 
 class Network {

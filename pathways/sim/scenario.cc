@@ -108,13 +108,12 @@ absl::Status ReadPolicy(const std::string& word, Scenario* out) {
 }
 
 absl::Status ReadPlant(const Words& words, Scenario* out) {
-  const std::map<std::string, Bug> bugs = {{"lose", Bug::kLoseFrame},  {"repeat", Bug::kRepeatFrame},
-                                           {"swap", Bug::kSwapFrames}, {"damage", Bug::kDamageFrame},
-                                           {"hush", Bug::kHushEnd},    {"patience", Bug::kPatience},
-                                           {"order", Bug::kWrongOrder}, {"free", Bug::kFreedEarly},
-                                           {"leak", Bug::kForgottenRelease}, {"plan", Bug::kWrongPlan},
-                                           {"donation", Bug::kWrongDonation},
-                                           {"progress", Bug::kForgottenCompletion}};
+  const std::map<std::string, Bug> bugs = {
+      {"lose", Bug::kLoseFrame},     {"repeat", Bug::kRepeatFrame},     {"swap", Bug::kSwapFrames},
+      {"damage", Bug::kDamageFrame}, {"hush", Bug::kHushEnd},           {"patience", Bug::kPatience},
+      {"order", Bug::kWrongOrder},   {"free", Bug::kFreedEarly},        {"leak", Bug::kForgottenRelease},
+      {"plan", Bug::kWrongPlan},     {"donation", Bug::kWrongDonation}, {"progress", Bug::kForgottenCompletion},
+      {"resume", Bug::kSkippedFrame}};
   const auto bug = words.size() == 3 ? bugs.find(words[1]) : bugs.end();
   int one_in = 0;
   if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok())

@@ -35,7 +35,7 @@
 //   - hush: the transport, for one dying process in n
 //   - patience: the controller, always
 //   - order, free, leak, plan: the controller, for one in n of the messages that can be wrong in this way
-//   - donation, progress: the workers, for one in n of such messages
+//   - donation, progress, resume: the workers, for one in n of such messages
 #pragma once
 
 #include <cstdint>

@@ -177,6 +177,20 @@ INSTANTIATE_TEST_SUITE_P(Sim, PlantedInAPart,
                                            Part{"progress", Bug::kForgottenCompletion, 40, "tenants", "completions after the last session"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(PlantedBugs, AFrameThatIsNotToldAgainIsNoticed) {
+  Scenario scenario = Read("unlinked");
+  std::erase_if(scenario.faults,
+                [](const Fault& fault) { return fault.kind != "unlink" || fault.duration > absl::Milliseconds(50); });
+  scenario.limit = absl::Seconds(5);
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    scenario.bug = Bug::kNone;
+    EXPECT_EQ(absl::StrJoin(RunScenario(scenario, seed).violations, "\n"), "");
+    scenario.bug = Bug::kSkippedFrame;
+    scenario.bug_one_in = 2;
+    EXPECT_NE(absl::StrJoin(RunScenario(scenario, seed).violations, "\n"), "");
+  }
+}
+
 // The invariant of launch order by itself.
 TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
   const auto violations = [](const std::map<std::string, std::vector<int>>& launches) {
