@@ -27,6 +27,7 @@ PJRT_Api MakeApi() {
   FillClientEntries(&api);
   FillDeviceEntries(&api);
   FillTopologyEntries(&api);
+  FillCompileEntries(&api);
   FillExecutableEntries(&api);
   FillExecuteEntries(&api);
   FillBufferEntries(&api);

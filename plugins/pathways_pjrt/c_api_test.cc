@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/child_process.h"
+#include "pathways/program/serialized_executable.h"
 #include "plugins/c_table/testing.h"
 #include "plugins/pathways_pjrt/package_calls.h"
 #include "plugins/pathways_pjrt/shardings_extension.h"
@@ -69,6 +70,20 @@ void Destroy(PJRT_LoadedExecutable* executable) {
   PW_ARGS(PJRT_LoadedExecutable_Destroy_Args, args);
   args.executable = executable;
   Check(Api()->PJRT_LoadedExecutable_Destroy(&args));
+}
+
+void Destroy(PJRT_Executable* executable) {
+  PW_ARGS(PJRT_Executable_Destroy_Args, args);
+  args.executable = executable;
+  Check(Api()->PJRT_Executable_Destroy(&args));
+}
+
+// Returns a handle of the executable's properties.
+PJRT_Executable* PropertiesOf(PJRT_LoadedExecutable* loaded) {
+  PW_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, args);
+  args.loaded_executable = loaded;
+  Check(Api()->PJRT_LoadedExecutable_GetExecutable(&args));
+  return args.executable;
 }
 
 // ----------------------------------------------------------------------------------------------------------- without a cluster
@@ -416,12 +431,9 @@ TEST_F(Cluster, AnswersThePackagesQuestions) {
 
 TEST_F(Cluster, TellsTheOptimizedProgram) {
   PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
-  PW_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, get);
-  get.loaded_executable = doubled;
-  Check(Api()->PJRT_LoadedExecutable_GetExecutable(&get));
   PJRT_Program program{PJRT_Program_STRUCT_SIZE};
   PW_ARGS(PJRT_Executable_OptimizedProgram_Args, args);
-  args.executable = get.executable;
+  args.executable = PropertiesOf(doubled);
   args.program = &program;
   Check(Api()->PJRT_Executable_OptimizedProgram(&args));
   std::string bytes(program.code_size, '\0');
@@ -434,9 +446,7 @@ TEST_F(Cluster, TellsTheOptimizedProgram) {
   xla::HloModuleProtoWithConfig module;
   ASSERT_TRUE(module.ParseFromString(bytes));
   EXPECT_THAT(module.hlo_module().name(), HasSubstr("doubled"));
-  PW_ARGS(PJRT_Executable_Destroy_Args, destroy);
-  destroy.executable = get.executable;
-  Check(Api()->PJRT_Executable_Destroy(&destroy));
+  Destroy(args.executable);
   Destroy(doubled);
 }
 
@@ -463,20 +473,96 @@ TEST_F(Cluster, TellsWhereAProgramRuns) {
   Destroy(doubled);
 }
 
+std::string Serialized(PJRT_LoadedExecutable* loaded) {
+  PW_ARGS(PJRT_Executable_Serialize_Args, args);
+  args.executable = PropertiesOf(loaded);
+  Check(Api()->PJRT_Executable_Serialize(&args));
+  std::string bytes(args.serialized_bytes, args.serialized_bytes_size);
+  args.serialized_executable_deleter(args.serialized_executable);
+  Destroy(const_cast<PJRT_Executable*>(args.executable));
+  return bytes;
+}
+
+Outcome Deserialize(PJRT_Client* client, const std::string& bytes, PJRT_LoadedExecutable** loaded,
+                    const std::string& options = "") {
+  PW_ARGS(PJRT_Executable_DeserializeAndLoad_Args, args);
+  args.client = client;
+  args.serialized_executable = bytes.data();
+  args.serialized_executable_size = bytes.size();
+  args.overridden_serialized_compile_options = options.empty() ? nullptr : options.data();
+  args.overridden_serialized_compile_options_size = options.size();
+  const Outcome outcome = Take(Api()->PJRT_Executable_DeserializeAndLoad(&args));
+  *loaded = args.loaded_executable;
+  return outcome;
+}
+
+TEST_F(Cluster, AnExecutableThatWasSerializedRunsAgain) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 2);
+  const std::string bytes = Serialized(doubled);
+  Destroy(doubled);
+  PJRT_LoadedExecutable* loaded = nullptr;
+  const Outcome outcome = Deserialize(client_, bytes, &loaded);
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  std::vector<PJRT_Buffer*> arguments = {Put({1, 2, 3, 4}, 0), Put({5, 6, 7, 8}, 1)}, results;
+  ASSERT_TRUE(TryRun(loaded, arguments, &results).ok());
+  EXPECT_THAT(Fetch(results[1]), ElementsAre(10, 12, 14, 16));
+  EXPECT_EQ(Serialized(loaded), bytes);
+  for (const auto* list : {&arguments, &results}) {
+    for (PJRT_Buffer* buffer : *list) Destroy(buffer);
+  }
+  Destroy(loaded);
+}
+
+TEST_F(Cluster, TheHostsOptionsReplaceThoseOfASerializedExecutable) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
+  xla::CompileOptionsProto options;
+  options.mutable_executable_build_options()->set_num_replicas(2);
+  options.mutable_executable_build_options()->set_num_partitions(1);
+  PJRT_LoadedExecutable* loaded = nullptr;
+  const Outcome outcome = Deserialize(client_, Serialized(doubled), &loaded, options.SerializeAsString());
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  PW_ARGS(PJRT_Executable_GetCompileOptions_Args, get);
+  get.executable = PropertiesOf(loaded);
+  Check(Api()->PJRT_Executable_GetCompileOptions(&get));
+  EXPECT_EQ(std::string(get.serialized_bytes, get.serialized_bytes_size), options.SerializeAsString());
+  get.serialized_compile_options_deleter(get.serialized_compile_options);
+  Destroy(get.executable);
+  PW_ARGS(PJRT_LoadedExecutable_AddressableDevices_Args, where);
+  where.executable = loaded;
+  Check(Api()->PJRT_LoadedExecutable_AddressableDevices(&where));
+  EXPECT_EQ(where.num_addressable_devices, 2u);
+  EXPECT_EQ(Deserialize(client_, Serialized(doubled), &loaded, "no options").code, PJRT_Error_Code_INVALID_ARGUMENT);
+  Destroy(loaded);
+  Destroy(doubled);
+}
+
+TEST_F(Cluster, RefusesExecutablesThatItDidNotSerialize) {
+  PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
+  const std::string bytes = Serialized(doubled);
+  Destroy(doubled);
+  PJRT_LoadedExecutable* loaded = nullptr;
+  std::string changed = bytes;
+  changed[bytes.size() / 2] ^= 1;
+  for (const std::string& wrong : {std::string(), std::string("garbage"), bytes.substr(0, bytes.size() - 1), changed}) {
+    const Outcome outcome = Deserialize(client_, wrong, &loaded);
+    EXPECT_EQ(outcome.code, PJRT_Error_Code_INVALID_ARGUMENT);
+    EXPECT_THAT(outcome.message, HasSubstr("Compile the program again"));
+  }
+  const Outcome elsewhere =
+      Deserialize(client_, *program::SerializeExecutable("tpu", "TPU of revision 9", "module {}", ""), &loaded);
+  EXPECT_EQ(elsewhere.code, PJRT_Error_Code_FAILED_PRECONDITION);
+  EXPECT_THAT(elsewhere.message, HasSubstr("TPU of revision 9"));
+}
+
 TEST_F(Cluster, ShardingsAreReadByTheirOffsets) {
   const PJRT_Extension_Base* extension = Api()->extension_start;
   while (extension != nullptr && extension->type != kShardingsExtensionType) extension = extension->next;
   ASSERT_NE(extension, nullptr);
   PJRT_LoadedExecutable* doubled = Compile(kDoubled, 1);
-  PW_ARGS(PJRT_LoadedExecutable_GetExecutable_Args, get);
-  get.loaded_executable = doubled;
-  Check(Api()->PJRT_LoadedExecutable_GetExecutable(&get));
-  ShardingsArgs args{sizeof(ShardingsArgs), nullptr, get.executable, 0, nullptr, nullptr};
+  ShardingsArgs args{sizeof(ShardingsArgs), nullptr, PropertiesOf(doubled), 0, nullptr, nullptr};
   Check(reinterpret_cast<const ShardingsTable*>(extension)->output_shardings(&args));
   EXPECT_EQ(args.num_values, 1u);
-  PW_ARGS(PJRT_Executable_Destroy_Args, destroy);
-  destroy.executable = get.executable;
-  Check(Api()->PJRT_Executable_Destroy(&destroy));
+  Destroy(args.executable);
   Destroy(doubled);
 }
 

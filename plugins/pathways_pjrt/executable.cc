@@ -1,4 +1,4 @@
-// Executables: compiling programs, and their properties.
+// Executables: their properties.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -7,9 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/await.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/program/client_calls.h"
-#include "pathways/program/compile_options.h"
-#include "pathways/program/executable.h"
 #include "plugins/pathways_pjrt/convert.h"
 #include "plugins/pathways_pjrt/handles.h"
 #include "xla/executable_metadata.pb.h"
@@ -31,11 +28,12 @@ ShardingLists::ShardingLists(const std::vector<pw::session::ValueInfo>& values) 
 }
 
 Program::Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions,
-                 std::optional<Port> port)
+                 ProgramSource source, std::optional<Port> port)
     : session(session),
       info(std::move(executable)),
       num_replicas(replicas),
       num_partitions(partitions),
+      source(std::move(source)),
       port(std::move(port)),
       parameter_shardings(info->parameters),
       output_shardings(info->outputs) {
@@ -58,105 +56,6 @@ Program::Program(pw::client::Client* session, pw::client::Executable executable,
 
 namespace pw::pathways_pjrt {
 namespace {
-
-struct Request {
-  session::CompileRequest compile;
-  std::optional<PortOptions> port;
-};
-
-absl::StatusOr<Request> ReadRequest(const PJRT_Client_Compile_Args& args) {
-  const absl::string_view format(args.program->format, args.program->format_size);
-  if (format != "mlir") return NotYet(absl::StrCat("compiling a program in the format '", format, "'"));
-  if (const absl::string_view call = program::ClientCallIn({args.program->code, args.program->code_size}); !call.empty())
-    return NotYet(absl::StrCat("the call ", call, " of a program into its client's process"));
-  xla::CompileOptionsProto options;
-  if (!options.ParseFromArray(args.compile_options, static_cast<int>(args.compile_options_size)))
-    return absl::InvalidArgumentError("the compile options are not a serialized xla.CompileOptionsProto");
-  PW_ASSIGN_OR_RETURN(program::DeviceGrid grid, program::DevicesOf(options.executable_build_options()));
-  Request request;
-  PW_ASSIGN_OR_RETURN(request.port, ReadPortOptions(options));
-  request.compile.format = "mlir";
-  if (!request.port.has_value()) request.compile.program = Bytes::Copy({args.program->code, args.program->code_size});
-  request.compile.num_replicas = grid.num_replicas;
-  request.compile.num_partitions = grid.num_partitions;
-  request.compile.devices = std::move(grid.devices);
-  request.compile.options = program::CanonicalCompileOptions(std::move(options));
-  return request;
-}
-
-// Checks what the controller says of a program, before it is used to index lists.
-absl::Status CheckInfo(const session::ExecutableInfo& info, int replicas, int partitions) {
-  const auto is_parameter = [&](int32_t i) { return i >= 0 && i < static_cast<int32_t>(info.parameters.size()); };
-  if (info.devices.size() == static_cast<size_t>(replicas) * partitions && info.outputs.size() == info.output_specs.size() &&
-      std::all_of(info.donated_inputs.begin(), info.donated_inputs.end(), is_parameter))
-    return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the controller's description of program ", info.name, " contradicts itself"));
-}
-
-// Sets the specs of the whole arrays that the program takes. They have no layout of their own: an array keeps that of its shards.
-absl::Status ReadParameters(Program& program) {
-  program::Executable record;
-  record.name = program.info->name;
-  record.devices = program.info->devices;
-  for (const session::ValueInfo& value : program.info->parameters)
-    record.parameters.push_back({value.dtype, value.shard_dims, value.op_sharding, "", value.memory_kind});
-  for (size_t i = 0; i < record.parameters.size(); ++i) {
-    PW_ASSIGN_OR_RETURN(program.parameter_specs.emplace_back(), program::ParameterSpec(record, static_cast<int>(i)));
-  }
-  return absl::OkStatus();
-}
-
-// Compiles the program that a port brings, or finds it.
-absl::StatusOr<std::shared_ptr<ManyNodes>> ProgramOf(PJRT_Client* client, PortOptions& port) {
-  if (!port.program.empty()) {
-    PW_ASSIGN_OR_RETURN(client::Executable info,
-                        Await(client->session->CompileProgram(Bytes::FromString(std::move(port.program)))));
-    auto program = std::make_shared<ManyNodes>(client->session.get(), std::move(info), port.ports);
-    std::lock_guard<std::mutex> lock(client->mu);
-    absl::erase_if(client->many_nodes, [](const auto& known) { return known.second.expired(); });
-    client->many_nodes[port.key] = program;
-    return program;
-  }
-  std::lock_guard<std::mutex> lock(client->mu);
-  auto found = client->many_nodes.find(port.key);
-  std::shared_ptr<ManyNodes> program = found == client->many_nodes.end() ? nullptr : found->second.lock();
-  if (program == nullptr) return absl::NotFoundError(absl::StrCat("no port has brought the program ", port.key));
-  return program;
-}
-
-absl::StatusOr<std::shared_ptr<Program>> CompilePort(PJRT_Client* client, Request request) {
-  Port port{*std::move(request.port), nullptr};
-  PW_ASSIGN_OR_RETURN(port.program, ProgramOf(client, port.options));
-  PW_ASSIGN_OR_RETURN(client::Executable part, port.program->AddPort(port.options, request.compile.devices));
-  return std::make_shared<Program>(client->session.get(), std::move(part), request.compile.num_replicas,
-                                   request.compile.num_partitions, std::move(port));
-}
-
-absl::StatusOr<std::shared_ptr<Program>> CompileProgram(PJRT_Client* client, Request request) {
-  if (request.port.has_value()) return CompilePort(client, std::move(request));
-  const int replicas = request.compile.num_replicas, partitions = request.compile.num_partitions;
-  PW_ASSIGN_OR_RETURN(client::Executable info, Await(client->session->Compile(std::move(request.compile))));
-  return std::make_shared<Program>(client->session.get(), std::move(info), replicas, partitions, std::nullopt);
-}
-
-PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
-  PW_ENTRY_ASSIGN_OR_RETURN(Request request, ReadRequest(*args));
-  PW_ENTRY_ASSIGN_OR_RETURN(const std::shared_ptr<Program> program, CompileProgram(args->client, std::move(request)));
-  PW_ENTRY_RETURN_IF_ERROR(CheckInfo(*program->info, program->num_replicas, program->num_partitions));
-  PW_ENTRY_RETURN_IF_ERROR(ReadParameters(*program));
-  auto loaded = std::make_unique<PJRT_LoadedExecutable>();
-  loaded->client = args->client;
-  for (DeviceId id : program->info->devices) {
-    auto device = args->client->device_of.find(id);
-    if (device == args->client->device_of.end())
-      return NewError(
-          absl::InternalError(absl::StrCat("the program runs on device ", id.v, ", which the cluster did not announce")));
-    loaded->devices.push_back(device->second);
-  }
-  loaded->program = program;
-  args->executable = loaded.release();
-  return nullptr;
-}
 
 PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
   std::shared_ptr<const Program> program = args->loaded_executable->get();
@@ -323,7 +222,6 @@ void FillExecutableEntries(PJRT_Api* api) {
   FillOutputs(api);
   FillProperties(api);
   FillLoaded(api);
-  api->PJRT_Client_Compile = Compile;
   api->PJRT_LoadedExecutable_GetExecutable = GetExecutable;
   api->PJRT_LoadedExecutable_GetDeviceAssignment = DeviceAssignment;
   api->PJRT_Executable_Destroy = [](PJRT_Executable_Destroy_Args* args) -> PJRT_Error* {

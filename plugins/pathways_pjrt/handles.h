@@ -7,7 +7,8 @@
 //  1. A handle is created by exactly one entry of the table and freed by its Destroy entry.
 //  2. Devices, memories and their descriptions live as long as their client, and all other handles of a client are destroyed before it.
 //  3. Names, dimensions and layouts that an entry returns by pointer live in the handle, are filled once, and never move.
-//  4. No entry throws. Only Client_Create, Client_Compile, Client_Destroy, Event_Await, GetCostAnalysis and OptimizedProgram wait for the cluster.
+//  4. No entry throws. Only Client_Create, Client_Compile, DeserializeAndLoad, Client_Destroy, Event_Await, GetCostAnalysis and OptimizedProgram wait
+//     for the cluster.
 //  5. An error of the cluster is the value of what depends on it: entries that start something report only what is wrong with the call.
 //  6. Where the cluster is in this process, entries that post to it run its work before they return, if no other thread does
 //     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken.
@@ -117,9 +118,16 @@ struct Port {
   std::shared_ptr<pw::pathways_pjrt::ManyNodes> program;
 };
 
+// What a program was compiled of. Empty for ports.
+struct ProgramSource {
+  pw::Bytes module;     // StableHLO
+  std::string options;  // a serialized xla.CompileOptionsProto, as the host gave it
+};
+
 // A compiled program, or a port of one. Immutable; shared by its executable handles.
 struct Program {
-  Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions, std::optional<Port> port);
+  Program(pw::client::Client* session, pw::client::Executable executable, int replicas, int partitions, ProgramSource source,
+          std::optional<Port> port);
   ~Program() {
     if (!port.has_value()) session->Drop(info);
   }
@@ -130,6 +138,7 @@ struct Program {
   const pw::client::Executable info;
   const int num_replicas;
   const int num_partitions;
+  const ProgramSource source;
   const std::optional<Port> port;                           // nullopt: an ordinary program
   std::vector<pw::buffers::ArraySpec> parameter_specs;      // whole arrays, as the program takes them
   std::vector<std::shared_ptr<const Shape>> output_shapes;  // as one device sees them

@@ -19,6 +19,7 @@ void FillEventEntries(PJRT_Api* api);
 void FillClientEntries(PJRT_Api* api);
 void FillDeviceEntries(PJRT_Api* api);
 void FillTopologyEntries(PJRT_Api* api);
+void FillCompileEntries(PJRT_Api* api);
 void FillExecutableEntries(PJRT_Api* api);
 void FillExecuteEntries(PJRT_Api* api);
 void FillBufferEntries(PJRT_Api* api);
@@ -34,8 +35,8 @@ absl::Status NotYet(absl::string_view what);
 }  // namespace pw::pathways_pjrt
 
 // Early return from an entry.
-#define PW_ENTRY_RETURN_IF_ERROR(expr)                                                                       \
-  do {                                                                                                       \
+#define PW_ENTRY_RETURN_IF_ERROR(expr)                                                                        \
+  do {                                                                                                        \
     if (absl::Status pw_status = (expr); !pw_status.ok()) return pw::c_table::NewError(std::move(pw_status)); \
   } while (false)
 

@@ -1,7 +1,7 @@
 """Hooks compilation, so that passes can change modules and inspect executables.
 
-jax passes a lowered module to the client's compiler in one private function. A pass gets the module before compilation, and the executable or
-the error after it. Passes run in the order in which they were added, for our backends only.
+jax passes a lowered module to one private function, which looks for it in jax's persistent compilation cache and then asks the client to compile it. A
+pass gets the module before that, and the executable or the error after it. Passes run in the order in which they were added, for our backends only.
 """
 
 import functools
@@ -13,7 +13,7 @@ class Pass:
     """Base class of passes around compilation; it does nothing."""
 
     def before(self, backend, module):
-        """Called before compilation; may change the module. Its result is passed to after()."""
+        """Called before compilation; may change the module, and so its place in the cache. Its result is passed to after()."""
 
     def after(self, executable, known):
         """Called after compilation. known: the result of before()."""
@@ -33,11 +33,11 @@ _passes = []
 def add(one, is_ours):
     """Adds a pass. Returns False if this jax lacks the private function: then no pass runs. Idempotent.
     is_ours(client): whether the client is a Pathways backend."""
-    compile_and_load = seams.COMPILE.find()
-    if compile_and_load is None:
+    compile_or_get_cached = seams.COMPILE.find()
+    if compile_or_get_cached is None:
         return False
-    if not getattr(compile_and_load, "_pathways", False):
-        seams.COMPILE.replace(_hooked(compile_and_load, is_ours))
+    if not getattr(compile_or_get_cached, "_pathways", False):
+        seams.COMPILE.replace(_hooked(compile_or_get_cached, is_ours))
     if one not in _passes:
         _passes.append(one)
     return True
@@ -45,8 +45,8 @@ def add(one, is_ours):
 
 def _hooked(ordinary, is_ours):
     @functools.wraps(ordinary)
-    def backend_compile_and_load(backend, module, executable_devices, options, host_callbacks, *others, **named):
-        call = functools.partial(ordinary, backend, module, executable_devices, options)
+    def compile_or_get_cached(backend, module, devices, options, host_callbacks, *others, **named):
+        call = functools.partial(ordinary, backend, module, devices, options)
         if not is_ours(backend):
             return call(host_callbacks, *others, **named)
         call = functools.partial(call, [c for c in host_callbacks if not any(one.takes_callback(c) for one in _passes)], *others, **named)
@@ -56,8 +56,8 @@ def _hooked(ordinary, is_ours):
             one.after(executable, what)
         return executable
 
-    backend_compile_and_load._pathways = True
-    return backend_compile_and_load
+    compile_or_get_cached._pathways = True
+    return compile_or_get_cached
 
 
 def _call(call, module):

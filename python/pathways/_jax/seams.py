@@ -114,7 +114,7 @@ BACKENDS = _seam(
 
 # -------------------------------------------------------------------------------------------------------------- compilation
 COMPILE = _seam(
-    "COMPILE", "jax._src.compiler", "backend_compile_and_load",
+    "COMPILE", "jax._src.compiler", "compile_or_get_cached",
     "host callbacks, jax.debug.inspect_array_sharding, asynchronous collectives on older workers, and checks of compiler passes",
     "jax has no hook between lowering and compilation",
     "Modules are sent as jax makes them, and the cluster refuses what it cannot run")
