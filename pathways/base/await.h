@@ -17,6 +17,7 @@ namespace pw {
 
 template <class T>
 absl::StatusOr<T> Await(const Future<T>& future) {
+  if (future.ready()) return future.value();
   std::mutex mu;
   std::condition_variable changed;
   std::optional<absl::StatusOr<T>> result;

@@ -54,14 +54,14 @@ void Strand::Drain(std::shared_ptr<State> state) {
     Task task;
     {
       std::unique_lock<std::mutex> lock(state->mu);
-      if (state->queue.empty()) {
+      if (state->queue.empty() && state->idle_hook) {
         lock.unlock();
-        if (state->idle_hook) state->idle_hook();
+        state->idle_hook();
         lock.lock();
-        if (state->queue.empty()) {
-          state->scheduled = false;
-          break;
-        }
+      }
+      if (state->queue.empty()) {
+        state->scheduled = false;
+        break;
       }
       if (budget <= 0) {
         lock.unlock();

@@ -94,6 +94,7 @@ void LogicalArray::Release() {
 }
 
 void WhenAllSettled(absl::Span<const LogicalArray::Ref> arrays, LogicalArray::Waiter done) {
+  if (arrays.size() == 1) return arrays[0]->WhenSettled(std::move(done));
   struct Shared {
     size_t missing;
     size_t first_error_at;

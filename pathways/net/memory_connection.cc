@@ -120,7 +120,8 @@ void MemoryEnd::ScheduleLocked() {
 }
 
 void MemoryEnd::Deliver() {
-  for (int i = 0; i < kTurnFrames && DeliverOne(); ++i) {
+  for (int i = 0; i < kTurnFrames; ++i) {
+    if (!DeliverOne()) return;
   }
   std::lock_guard<std::mutex> lock(mu_);
   scheduled_ = false;
@@ -137,10 +138,10 @@ bool MemoryEnd::DeliverOne() {
       frame = std::move(lane->front());
       lane->pop_front();
       if (lane == &bulk_) bulk_bytes = frame->header.size() + frame->payload.size();
-    } else if (reason_.has_value()) {
-      finished_ = true;
     } else {
-      return false;
+      finished_ = reason_.has_value();
+      scheduled_ = false;
+      if (!finished_) return false;
     }
   }
   if (!frame.has_value()) {

@@ -48,6 +48,7 @@ class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
 
   void ScheduleLocked();
   void Deliver();
+  // Returns false, with the turn ended, if there is nothing to deliver.
   bool DeliverOne();
   void Popped(size_t bulk_bytes);
 
@@ -74,7 +75,8 @@ class MemoryEnd : public std::enable_shared_from_this<MemoryEnd> {
 
 class MemoryConnection : public Connection {
  public:
-  explicit MemoryConnection(std::shared_ptr<MemoryEnd> end, PeerProof proof = PeerProof::kOwn) : end_(std::move(end)), proof_(proof) {}
+  explicit MemoryConnection(std::shared_ptr<MemoryEnd> end, PeerProof proof = PeerProof::kOwn)
+      : end_(std::move(end)), proof_(proof) {}
   ~MemoryConnection() override { end_->Abandon(); }
 
   void Start(Handler* handler) override { end_->Start(handler); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/hosts/speakers.h"
@@ -23,7 +24,7 @@ bool MayDonate(const program::Executable& executable, const ExecuteRequest& requ
 
 struct SessionImpl::CheckedExecute {
   ExecutableEntry* executable = nullptr;
-  std::vector<ArrayEntry*> args;
+  absl::InlinedVector<ArrayEntry*, 8> args;
   std::vector<Handle> results;
   absl::Status input_error;  // the error of the first argument that has one
 };
@@ -89,7 +90,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   const program::Executable& record = *call.executable->record;
   const int hosts = static_cast<int>(record.hosts.size());
   HostGroup* group = fabric_->groups().Of(record.hosts);
-  std::vector<ArrayId> args, results;
+  absl::InlinedVector<ArrayId, 8> args, results;
   for (const ArrayEntry* arg : call.args) args.push_back(arg->record->id());
   auto waiting = std::make_shared<WeakArrays>();
   Record effects;  // a host may complete its shards while another still calls back

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/session/host_function.h"
 
@@ -32,7 +33,7 @@ class SessionFunctions {
 
   struct Call {
     const program::Executable& function;
-    const std::vector<ArrayEntry*>& args;
+    absl::Span<ArrayEntry* const> args;
     const std::vector<Handle>& results;  // new handles
     std::shared_ptr<ExecuteRun> run;     // may be null
     uint64_t stream;

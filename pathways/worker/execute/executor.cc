@@ -44,12 +44,12 @@ struct Runner::Run : Runner::Link {
   uint64_t launch = 0;  // id on all its hosts, if there are several
   bool report_time = false;
   std::string location;  // in the user's program
-  std::vector<ArrayId> arg_ids;
-  std::vector<ArrayId> result_ids;
+  absl::InlinedVector<ArrayId, 4> arg_ids;
+  absl::InlinedVector<ArrayId, 4> result_ids;
   std::vector<int32_t> forbidden;  // donations that the command excludes
   std::vector<int32_t> given;      // arguments that this execution takes over
-  std::vector<ShardRef> args;      // argument k of position p at [p * arguments + k]
-  std::vector<ShardRef> results;   // result k of position p at [p * results + k]
+  Hazards::Shards args;            // argument k of position p at [p * arguments + k]
+  Hazards::Shards results;         // result k of position p at [p * results + k]
   Hazards::TaskRef task;
   LaunchOrder::Turn turn;
   absl::Time started = absl::InfinitePast();
@@ -59,7 +59,8 @@ struct Runner::Run : Runner::Link {
   const device::ProgramInfo& info() const { return program->loaded->info(); }
 };
 
-Runner::Runner(Core* core, Programs* programs, int* next_launch_id) : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+Runner::Runner(Core* core, Programs* programs, int* next_launch_id)
+    : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
 
 // Devices may still hold runs.
 Runner::~Runner() {
@@ -285,7 +286,8 @@ void Runner::Launch(const RunRef& run) {
 
 // Reports that the program is compiled and the execution has its turn, or that it ended without them.
 void Runner::TellEnqueued(Run& run, bool ended) {
-  if (run.enqueued_op != 0 && (ended || (run.granted && !run.program->pending))) core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
+  if (run.enqueued_op != 0 && (ended || (run.granted && !run.program->pending)))
+    core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
 }
 
 // Says of which host the runtime's error complains that it is gone.

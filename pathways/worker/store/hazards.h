@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -36,9 +37,12 @@ class Hazards {
 
   enum class Outcome { kDone, kWait };  // kWait: the body has held the task again and will be called once more
 
+  // Most computations have few arguments: these need no memory of their own.
+  using Shards = absl::InlinedVector<ShardRef, 4>;
+
   struct Task {
-    std::vector<ShardRef> reads;
-    std::vector<ShardRef> consumes;
+    Shards reads;
+    Shards consumes;
     absl::AnyInvocable<Outcome(const absl::Status& inputs)> run;
 
     // Returns the number of parked commands that read the shard, not counting this one.
