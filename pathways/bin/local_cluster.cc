@@ -10,7 +10,6 @@
 #include "pathways/base/log.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/timer_queue.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/net/asio_transport.h"
@@ -27,7 +26,8 @@ absl::Status CheckListenClients(const LocalClusterOptions& options) {
   if (options.listen_clients.empty() || absl::StartsWith(options.listen_clients, "unix:")) return absl::OkStatus();
   if (options.tls != "off") {
     return absl::InvalidArgumentError(
-        "--listen-clients wants unix:PATH: this process has no certificates. --tls off lets in whoever reaches the address, without encryption");
+        "--listen-clients wants unix:PATH: this process has no certificates. --tls off lets in whoever reaches the address, "
+        "without encryption");
   }
   PW_LOG_WARNING << identity::TlsIsOff(options.listen_clients);
   return absl::OkStatus();
@@ -112,7 +112,8 @@ void DeclareLocalCluster(LocalClusterOptions* options, Flags* flags) {
              "where programs of other processes by the PJRT door, C++ programs and operators (pathways status) connect: "
              "unix:PATH, or HOST:PORT with --tls off; "
              "default: nowhere");
-  flags->Add("tls", &options->tls, "on|off", "off: --listen-clients may be HOST:PORT, where everybody is let in and nothing is encrypted");
+  flags->Add("tls", &options->tls, "on|off",
+             "off: --listen-clients may be HOST:PORT, where everybody is let in and nothing is encrypted");
   DeclareDevices(&options->host, flags);
   flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
   flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");
@@ -130,6 +131,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(LocalClusterOp
 }
 
 session::Cluster* LocalCluster::cluster() { return parts_->cluster.get(); }
+
+Timers* LocalCluster::timers() { return &parts_->timers; }
 
 HelpedThread* LocalCluster::thread() { return &parts_->executor; }
 

@@ -13,6 +13,7 @@
 #include "pathways/base/flags.h"
 #include "pathways/base/future.h"
 #include "pathways/base/helped_thread.h"
+#include "pathways/base/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/device_host.h"
 #include "pathways/session/session.h"
@@ -35,6 +36,7 @@ class LocalCluster {
   ~LocalCluster();
 
   session::Cluster* cluster();
+  Timers* timers();
   // The thread on which everything runs: callers may stand in for it.
   HelpedThread* thread();
   // Set when the host has joined: the cluster serves sessions from then on. An error if the host has ended before.

@@ -8,10 +8,11 @@
 
 #include "pathways/base/await.h"
 #include "pathways/base/clock.h"
+#include "pathways/base/gathered.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/strand.h"
 #include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/client/later_requests.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/net/asio_transport.h"
 #include "pathways/net/longest_silence.h"
@@ -21,6 +22,10 @@ namespace pw::client {
 namespace {
 
 using session::Handle;
+
+// Requests that wait for the next: no more arrays from host memory than these, and none larger.
+constexpr size_t kMostPutsLater = 64;
+constexpr size_t kLargestPutLater = 16 << 10;
 
 // Returns a session's callback that sets a promise.
 template <class T>
@@ -68,6 +73,7 @@ struct Client::State {
   // null: the cluster is in this process. Destroyed last.
   std::unique_ptr<Way> way;
   session::Cluster* cluster = nullptr;
+  Timers* timers = nullptr;
   std::atomic<Handle> next_handle = 1;
   std::shared_ptr<session::Session> session;  // used on the strand
   SessionId id;
@@ -75,9 +81,11 @@ struct Client::State {
   std::shared_ptr<const session::SpareDevices> spares;
   const pid_t process = ::getpid();
   std::atomic<bool> full = false;  // the session has much that the controller has not taken
+  const std::shared_ptr<Gathered<LaterRequests>> later = std::make_shared<Gathered<LaterRequests>>();
 
   // As Post, for requests that many may follow, which nobody waits for: holds the caller back while the session is full.
-  void PostPiece(absl::AnyInvocable<void(session::Session&) &&> task) {
+  template <class F>
+  void PostPiece(F task) {
     if (way == nullptr) return Post(std::move(task));
     if (full.load(std::memory_order_relaxed) && !way->strand.RunsHere()) AwaitRoom();
     Post([this, task = std::move(task)](session::Session& session) mutable {
@@ -96,9 +104,25 @@ struct Client::State {
     });
     Await(there).status().IgnoreError();
   }
-  void Post(absl::AnyInvocable<void(session::Session&) &&> task) {
-    cluster->Post([session = session.get(), task = std::move(task)]() mutable { std::move(task)(*session); });
+  // Calls `task`(session) on the strand, after the requests that have waited for this one.
+  template <class F>
+  void Post(F task) {
+    cluster->Post([session = session.get(), before = later->Take(), task = std::move(task)]() mutable {
+      if (!before.empty()) before.Send(*session);
+      std::move(task)(*session);
+    });
   }
+  // Adds a request to those that wait for the next, by `add`(LaterRequests&).
+  template <class F>
+  void PostLater(F add) {
+    if (!later->Add(std::move(add))) return;
+    timers->After(kSweep, Strand(), [weak = std::weak_ptr<session::Session>(session), later = later] {
+      LaterRequests left = later->Sweep();
+      if (const auto session = weak.lock(); session != nullptr && !left.empty()) left.Send(*session);
+    });
+  }
+  // Where the session lives. Outlives the timers.
+  Executor* Strand() { return way == nullptr ? static_cast<Executor*>(cluster) : &way->strand; }
   // Calls `ask`(session, done) on the strand; returns the future answer.
   template <class T, class F>
   Future<T> Ask(F ask) {
@@ -131,7 +155,8 @@ Client::~Client() {
 }
 
 void Client::Leave(absl::Duration limit) {
-  if (state_->way == nullptr || ::getpid() != state_->process) return;  // a forked child has no threads that could, and is not the client
+  if (state_->way == nullptr || ::getpid() != state_->process)
+    return;  // a forked child has no threads that could, and is not the client
   Promise<Unit> left;
   const Future<Unit> done = left.future();
   state_->cluster->Post([way = state_->way.get(), id = state_->id, left = std::move(left)]() mutable {
@@ -145,12 +170,14 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
   auto state = std::make_unique<State>();
   state->way = std::make_unique<Way>(options, credentials);
   state->cluster = &state->way->cluster;
+  state->timers = &state->way->timers;
   return Open(std::move(state), options.description);
 }
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Open(session::Cluster* cluster, std::string description) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Open(session::Cluster* cluster, Timers* timers, std::string description) {
   auto state = std::make_unique<State>();
   state->cluster = cluster;
+  state->timers = timers;
   return Open(std::move(state), std::move(description));
 }
 
@@ -193,13 +220,24 @@ Future<Executable> Client::CompileProgram(Bytes program) {
 
 Array Client::Put(const buffers::ArraySpec& spec, Bytes data) {
   const Handle handle = NewHandle();
-  state_->PostPiece([handle, spec, data = std::move(data)](session::Session& session) mutable {
+  const bool small = data.size() <= kLargestPutLater;
+  auto put = [handle, spec, data = std::move(data)](session::Session& session) mutable {
     session::HostShard source{handle, {spec.dtype, spec.dims, std::nullopt}, {}};
     source.shards.resize(spec.sharding.num_shards());
     std::iota(source.shards.begin(), source.shards.end(), 0);
     session.MakeArray(handle, spec, {std::move(source)}).IgnoreError();  // the array holds the error
     session.StoreHostBuffer(handle, std::move(data)).IgnoreError();
-  });
+  };
+  if (small) {
+    bool many = false;
+    state_->PostLater([&](LaterRequests& later) {
+      later.puts.push_back(std::move(put));
+      many = later.puts.size() >= kMostPutsLater;
+    });
+    if (many) state_->PostPiece([](session::Session&) {});
+  } else {
+    state_->PostPiece(std::move(put));
+  }
   return Array(this, handle);
 }
 
@@ -229,17 +267,17 @@ Run Client::Execute(const Executable& executable, absl::Span<const Array* const>
   request.launch_id = options.launch_id;
   request.non_donatable = std::move(options.non_donatable);
   request.devices = std::move(options.devices);
-  if (!options.end) {
-    state_->PostPiece(
-        [request = std::move(request)](session::Session& session) { session.Execute(request).status().IgnoreError(); });
-    return run;
-  }
-  request.status = NewHandle();
-  Promise<Unit> ended;
-  run.end = ended.future();
-  state_->PostPiece([request = std::move(request), ended = std::move(ended)](session::Session& session) mutable {
+  if (options.end) request.status = NewHandle();
+  std::optional<Promise<Unit>> ended, ready;
+  if (options.end) run.end = ended.emplace().future();
+  if (options.ready) run.ready = ready.emplace().future();
+  state_->PostPiece([request = std::move(request), ended = std::move(ended),
+                     ready = std::move(ready)](session::Session& session) mutable {
     session.Execute(request).status().IgnoreError();
-    session.FetchExecuteResult(request.status, [ended = std::move(ended)](absl::StatusOr<session::RunResult> result) mutable {
+    // All results become ready together.
+    if (ready.has_value()) session.WhenReady({request.results.front()}, FulfilUnit(*std::move(ready)));
+    if (!ended.has_value()) return;
+    session.FetchExecuteResult(request.status, [ended = *std::move(ended)](absl::StatusOr<session::RunResult> result) mutable {
       ended.Set(result.ok() ? absl::StatusOr<Unit>(Unit()) : result.status());
     });
   });
@@ -354,7 +392,7 @@ void Client::SetHostCalls(std::shared_ptr<session::HostCallHandler> handler) {
 void Client::Post(absl::AnyInvocable<void() &&> task) { state_->cluster->Post(std::move(task)); }
 
 void Client::Drop(Handle array) {
-  state_->Post([array](session::Session& session) { session.Destruct({array}).IgnoreError(); });
+  state_->PostLater([array](LaterRequests& later) { later.drops.push_back(array); });
 }
 
 Array& Array::operator=(Array&& other) noexcept {

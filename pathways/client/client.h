@@ -12,7 +12,8 @@
 // not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error passes to all
 // arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
 //
-// Any thread. Calls that happen one after the other take effect in that order. Arrays and executables must not outlive their client.
+// Any thread. Calls that happen one after the other take effect in that order. Small arrays of Put are sent, and those that are destroyed are freed,
+// with the client's next request, or else within kSweep. Arrays and executables must not outlive their client.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@
 #include "absl/types/span.h"
 #include "pathways/base/bytes.h"
 #include "pathways/base/future.h"
+#include "pathways/base/timer_queue.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/session/session.h"
@@ -60,6 +62,8 @@ using Executable = std::shared_ptr<const session::ExecutableInfo>;
 struct Run {
   std::vector<Array> results;
   Future<Unit> end;  // is set when the computation has ended on all its devices; not valid() unless RunOptions::end was set
+  Future<Unit>
+      ready;  // is set when the results are ready, as by Ready of any of them; not valid() unless RunOptions::ready was set
 };
 
 struct RunOptions {
@@ -68,23 +72,26 @@ struct RunOptions {
   std::vector<session::Handle> results = {};  // of arrays that Name made; if empty, Run::results gets new ones
   int32_t launch_id = 0;                      // PJRT's launch_id
   bool end = false;                           // asks for Run::end, which costs a message
+  bool ready = false;                         // asks for Run::ready. REQUIRES: the executable has results
 };
 
 class Client {
  public:
+  static constexpr absl::Duration kSweep = absl::Milliseconds(50);
+
   struct Options {
-    std::string controller;                      // its address for clients
-    std::string description;                     // for people: shown by `pathways status`
-    absl::Duration timeout = absl::Seconds(30);  // how long Connect tries
+    std::string controller;                        // its address for clients
+    std::string description;                       // for people: shown by `pathways status`
+    absl::Duration timeout = absl::Seconds(30);    // how long Connect tries
     identity::CredentialOptions credentials = {};  // needed unless the address is a Unix socket
-    std::string remedy = {};                     // a sentence for the user, added to the error of a lost session
+    std::string remedy = {};                       // a sentence for the user, added to the error of a lost session
     std::function<void(const std::string&)> say =
         {};  // takes a line for the user about a connection that is lost and is made again; on a thread of the client's
   };
   // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
-  // Opens a session with a cluster in this process, which outlives the client. UNAVAILABLE if the cluster has not formed.
-  static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, std::string description);
+  // Opens a session with a cluster in this process. The cluster and its timers outlive the client. UNAVAILABLE if the cluster has not formed.
+  static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, Timers* timers, std::string description);
   // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
   // The process ends, and this object does not: says goodbye to the controller, which would otherwise wait for this client. Waits for no longer

@@ -98,6 +98,7 @@ void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
   if (it == hosts_.end()) return;
   PerHost& box = it->second;
   Touch(host, box);
+  if (box.batch.commands_size() == 0) AddReleases(box);  // what was freed before makes room for this command
   ++box.counters.commands[command.kind_case()];
   box.header_bytes += command.ByteSizeLong() + 8;
   *box.batch.add_commands() = std::move(command);
@@ -122,13 +123,16 @@ void Outbox::ReleaseNow(HostId host, ArrayId array) {
   if (it->second.released.size() >= kMaxReleased) Close(it->second);
 }
 
+void Outbox::AddReleases(PerHost& box) {
+  if (box.released.empty()) return;
+  auto& arrays = *box.batch.add_commands()->mutable_release()->mutable_arrays();
+  arrays.Add(box.released.begin(), box.released.end());
+  box.released.clear();
+  ++box.counters.commands[Command::kRelease];
+}
+
 void Outbox::Close(PerHost& box) {
-  if (!box.released.empty()) {
-    auto& arrays = *box.batch.add_commands()->mutable_release()->mutable_arrays();
-    arrays.Add(box.released.begin(), box.released.end());
-    box.released.clear();
-    ++box.counters.commands[Command::kRelease];
-  }
+  AddReleases(box);
   if (box.batch.commands_size() == 0 && box.reports_told >= box.reports_due) return;
   if (box.reports_told < box.reports_seen) box.batch.set_reports_seen(box.reports_seen);
   box.reports_told = box.reports_seen;

@@ -2,8 +2,9 @@
 // strand.
 //
 // Planners add commands; the strand's idle hook flushes. Releases are collected separately, and go as one command at the end of their
-// batch. This is safe, as no later command of the batch can name a released array. A batch that grows large is closed early, so that
-// a busy turn neither delays a host nor exceeds the transport's limits. Frames keep the order of the commands.
+// batch. This is safe, as no later command of the batch can name a released array. Those that came before any command of the batch go first, because
+// they make room. A batch that grows large is closed early, so that a busy turn neither delays a host nor exceeds the transport's limits. Frames keep
+// the order of the commands.
 //
 // A run of a program of many nodes is normally sent whole. With sequential dispatch it is sent node by node. Commands that name
 // an array of such a run then wait until all of the run has been sent (array_order.h). No other command waits.
@@ -54,7 +55,7 @@ class Outbox {
   void Add(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload);
   // Adds a command that never waits. For the commands of the runs that other commands wait for.
   void AddNow(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {});
-  // Tells the host to free its shards of the array, at the end of the current batch.
+  // Tells the host to free its shards of the array, with the current batch.
   void Release(HostId host, ArrayId array);
   // Returns the order of arrays. It holds each run that is sent node by node, from its request until all of the run has been sent.
   ArrayOrder& order() { return order_; }
@@ -97,6 +98,7 @@ class Outbox {
   };
   void ReleaseNow(HostId host, ArrayId array);
   void Touch(HostId host, PerHost& box);
+  static void AddReleases(PerHost& box);
   static void Close(PerHost& box);
 
   absl::flat_hash_map<HostId, PerHost> hosts_;

@@ -98,14 +98,28 @@ TEST(OutboxTest, WhatWasSeenOfReportsIsToldByItselfIfNothingElseIsSent) {
 TEST(OutboxTest, ReleasesGoTogetherBehindTheRest) {
   Outbox outbox;
   outbox.AddHost(HostId(0));
-  outbox.Release(HostId(0), ArrayId(7));
   outbox.Add(HostId(0), Execute(1));
+  outbox.Release(HostId(0), ArrayId(7));
+  outbox.Add(HostId(0), Execute(2));
   outbox.Release(HostId(0), ArrayId(8));
   const auto sent = FlushAll(outbox);
   ASSERT_EQ(sent.size(), 1u);
-  ASSERT_EQ(sent[0].batch.commands_size(), 2);
-  EXPECT_THAT(sent[0].batch.commands(1).release().arrays(), ElementsAre(7, 8));
+  ASSERT_EQ(sent[0].batch.commands_size(), 3);
+  EXPECT_THAT(sent[0].batch.commands(2).release().arrays(), ElementsAre(7, 8));
   EXPECT_EQ(outbox.counters(HostId(0)).of(Command::kRelease), 1u);
+}
+
+TEST(OutboxTest, WhatIsReleasedBeforeAllCommandsOfABatchMakesRoomForThem) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.Release(HostId(0), ArrayId(7));
+  outbox.Release(HostId(0), ArrayId(8));
+  outbox.Add(HostId(0), Execute(1));
+  const auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].batch.commands_size(), 2);
+  EXPECT_THAT(sent[0].batch.commands(0).release().arrays(), ElementsAre(7, 8));
+  EXPECT_EQ(sent[0].batch.commands(1).execute().op(), 1u);
 }
 
 TEST(OutboxTest, LargeBatchesAreClosedEarly) {

@@ -122,9 +122,8 @@ PJRT_Error* SizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
   return nullptr;
 }
 
-// Drops the buffer's reference to its array outside the lock.
+// Drops the buffer's reference to its array outside the lock. The cluster hears of it with the client's next request.
 void Drop(PJRT_Buffer* buffer) {
-  const Helping help(buffer->client->helped);
   Place dropped;
   std::lock_guard<std::mutex> lock(buffer->mu);
   std::swap(dropped, buffer->place);
@@ -180,7 +179,6 @@ void FillBufferEntries(PJRT_Api* api) {
   FillShapes(api);
   FillPlaces(api);
   api->PJRT_Buffer_Destroy = [](PJRT_Buffer_Destroy_Args* args) -> PJRT_Error* {
-    const Helping help(args->buffer->client->helped);
     delete args->buffer;
     return nullptr;
   };

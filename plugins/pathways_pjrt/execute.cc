@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "pathways/base/status_macros.h"
 #include "plugins/pathways_pjrt/handles.h"
 
@@ -15,13 +17,17 @@ namespace {
 
 class Execution {
  public:
-  Execution(PJRT_LoadedExecutable_Execute_Args* args, const Program& program, std::vector<PJRT_Device*> devices)
-      : args_(args), program_(program), devices_(std::move(devices)) {}
+  Execution(PJRT_LoadedExecutable_Execute_Args* args, const Program& program)
+      : args_(args),
+        program_(program),
+        devices_(args->execute_device == nullptr ? absl::MakeConstSpan(args->executable->devices)
+                                                 : absl::MakeConstSpan(&args->execute_device, 1)) {}
 
   absl::Status Run() {
     PW_RETURN_IF_ERROR(Check());
     std::vector<std::shared_ptr<SharedArray>> arrays;
-    std::vector<const client::Array*> handles;
+    absl::InlinedVector<const client::Array*, 8> handles;
+    arrays.reserve(args_->num_args);
     for (size_t i = 0; i < args_->num_args; ++i) {
       PW_ASSIGN_OR_RETURN(arrays.emplace_back(), Argument(i));
       handles.push_back(&arrays.back()->array());
@@ -59,7 +65,7 @@ class Execution {
 
   // Returns the array of the buffers that the devices take as this argument.
   absl::StatusOr<std::shared_ptr<SharedArray>> Argument(size_t index) {
-    std::vector<Place> places;
+    absl::InlinedVector<Place, 8> places;
     bool whole = true;  // the buffers are those of one array, in its order
     for (size_t d = 0; d < devices_.size(); ++d) {
       places.push_back(args_->argument_lists[d][index]->get());
@@ -74,7 +80,7 @@ class Execution {
   }
 
   // The buffers keep the new array, so that the next execution finds it.
-  std::shared_ptr<SharedArray> PutTogether(size_t index, const std::vector<Place>& places) {
+  std::shared_ptr<SharedArray> PutTogether(size_t index, absl::Span<const Place> places) {
     std::vector<std::shared_ptr<SharedArray>> singles;
     for (const Place& place : places) singles.push_back(SharedArray::Single(place));
     auto array = SharedArray::Of(program_.session, SpecOf(index), std::move(singles));
@@ -103,7 +109,10 @@ class Execution {
       options.non_donatable.push_back(static_cast<int32_t>(given.non_donatable_input_indices[i]));
     options.launch_id = given.launch_id;
     if (args_->execute_device != nullptr) options.devices = {args_->execute_device->id()};
-    options.end = args_->device_complete_events != nullptr && program_.output_shapes.empty();
+    // All results become ready together, so the first tells the end, and is asked about anyway.
+    const bool tell = args_->device_complete_events != nullptr && !program_.port.has_value();
+    options.end = tell && program_.output_shapes.empty();
+    options.ready = tell && !program_.output_shapes.empty();
     return options;
   }
 
@@ -144,20 +153,18 @@ class Execution {
   }
 
   void Return(client::Run run) {
-    std::vector<std::shared_ptr<SharedArray>> results;
+    std::shared_ptr<SharedArray> first;
     for (size_t o = 0; o < run.results.size(); ++o) {
-      auto array = std::make_shared<SharedArray>(program_.session, std::move(run.results[o]), static_cast<int>(devices_.size()));
+      auto array = std::make_shared<SharedArray>(program_.session, std::move(run.results[o]), static_cast<int>(devices_.size()),
+                                                 run.ready);
       for (size_t d = 0; d < devices_.size(); ++d) {
         PJRT_Memory* memory = MemoryOf(devices_[d], program_.output_kind_texts[o]);
         args_->output_lists[d][o] = NewBuffer(devices_[d], memory, program_.output_shapes[o], {array, static_cast<int>(d)});
       }
-      results.push_back(std::move(array));
+      if (first == nullptr) first = std::move(array);
     }
     if (args_->device_complete_events == nullptr) return;
-    // All results become ready together, so the first tells the end, and is asked about anyway.
-    const Future<Unit> end = results.empty() ? run.end
-                             : sent_.valid() ? ReadyOnceSent(results.front())
-                                             : results.front()->Ready();
+    const Future<Unit> end = first == nullptr ? run.end : sent_.valid() ? ReadyOnceSent(first) : first->Ready();
     for (size_t d = 0; d < devices_.size(); ++d) args_->device_complete_events[d] = NewEvent(end);
   }
 
@@ -173,7 +180,7 @@ class Execution {
 
   PJRT_LoadedExecutable_Execute_Args* const args_;
   const Program& program_;
-  const std::vector<PJRT_Device*> devices_;
+  const absl::Span<PJRT_Device* const> devices_;
   Future<Unit> sent_;  // of a port: set when its program's call is sent
 };
 
@@ -181,9 +188,7 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const Helping help(args->executable->client->helped);
   const std::shared_ptr<const Program> program = args->executable->get();
   if (program == nullptr) return NewError(absl::InvalidArgumentError("Execute() called on a deleted executable"));
-  std::vector<PJRT_Device*> devices = args->executable->devices;
-  if (args->execute_device != nullptr) devices = {args->execute_device};
-  return NewError(Execution(args, *program, std::move(devices)).Run());
+  return NewError(Execution(args, *program).Run());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 //     for the cluster.
 //  5. An error of the cluster is the value of what depends on it: entries that start something report only what is wrong with the call.
 //  6. Where the cluster is in this process, entries that post to it run its work before they return, if no other thread does
-//     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken.
+//     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken. Destroying buffers posts nothing.
 // Threads: all entries may be called from any thread. The mutable parts of a handle are guarded by its own mutex or are atomic.
 #pragma once
 

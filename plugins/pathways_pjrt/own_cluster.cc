@@ -100,10 +100,9 @@ class Clusters {
 
 absl::StatusOr<OwnSession> OpenOwnSession(const std::string& flags, const std::string& description) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<Running> running, Clusters::TheClusters().Get(flags));
-  session::Cluster* const cluster = running->cluster->cluster();
-  HelpedThread* const thread = running->cluster->thread();
-  OwnSession session{std::move(running), thread, nullptr};
-  PW_ASSIGN_OR_RETURN(session.client, client::Client::Open(cluster, description));
+  LocalCluster& cluster = *running->cluster;
+  OwnSession session{std::move(running), cluster.thread(), nullptr};
+  PW_ASSIGN_OR_RETURN(session.client, client::Client::Open(cluster.cluster(), cluster.timers(), description));
   return session;
 }
 

@@ -23,8 +23,9 @@ struct Place {
 
 class SharedArray {
  public:
-  SharedArray(client::Client* session, client::Array array, int num_shards)
-      : session_(session), num_shards_(num_shards), array_(std::move(array)) {}
+  // `ready`: becomes ready with the array; not valid(): the cluster is asked when somebody wants to know.
+  SharedArray(client::Client* session, client::Array array, int num_shards, Future<Unit> ready = {})
+      : session_(session), num_shards_(num_shards), array_(std::move(array)), ready_(std::move(ready)) {}
   // Puts an array together. `singles`: its shards, each the whole of an array on one device.
   static std::shared_ptr<SharedArray> Of(client::Client* session, const buffers::ArraySpec& spec,
                                          std::vector<std::shared_ptr<SharedArray>> singles);
@@ -33,7 +34,7 @@ class SharedArray {
   int num_shards() const { return num_shards_; }
   // Returns the array of this shard alone: the place's array if it has one shard, and otherwise one that shares its data.
   static std::shared_ptr<SharedArray> Single(const Place& place);
-  // Becomes ready with the array. The cluster is asked once.
+  // Becomes ready with the array. The cluster is asked at most once.
   Future<Unit> Ready();
   // The array is about to be donated: gives up what else refers to its data.
   void ForgetSingles();
