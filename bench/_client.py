@@ -1,8 +1,8 @@
 """One side of a comparison: a jax process that reads requests, JSON lines, from standard input and answers on standard output. The first argument
 selects the kind of jax:
 
-    inprocess        stock jax with 8 CPU devices in this process
-    plugin PATH      stock jax with our device plugin in this process, 8 devices: the worker's XLA without the rest of the system
+    inprocess        stock jax with CPU devices in this process, 8 or PATHWAYS_BENCH_DEVICES
+    plugin PATH      stock jax with our device plugin in this process, as many devices: the worker's XLA without the rest of the system
     direct ADDRESS   stock jax's IFRT proxy client, connected directly to a server
     package ADDRESS  JAX_PLATFORMS=pathways as for users, agent included
     own SHAPE        the same with a local cluster of its own
@@ -21,7 +21,7 @@ import time
 import _answers
 import _sides
 
-DEVICES = 8
+DEVICES = int(os.environ.get("PATHWAYS_BENCH_DEVICES", "8"))
 
 
 def _use_plugin(library, devices):
@@ -163,6 +163,12 @@ class Bench:
         mesh = jax.sharding.Mesh(self.np.array(jax.devices()[:DEVICES]), ("i",))
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))
         return mesh, sharding, jax.device_put(self.np.zeros(DEVICES, self.np.float32), sharding)
+
+    def _make_spread(self, count):
+        """Makes a computation on each of so many devices."""
+        _, sharding, _, _ = self._over(count)
+        y = self.jax.device_put(self.np.zeros(count, self.np.float32), sharding)
+        return self.jax.jit(lambda y: y + 1, out_shardings=sharding), y
 
     def _make_sharded(self):
         _, sharding, y = self._mesh()

@@ -3,6 +3,10 @@ agent; both by the PJRT door, from the client's own process. By that door the fi
 separate (pjrt_one_process).
 Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
 
+`--grid` measures the same calls for 1, 8, 64 and 256 devices, with the cluster in the program's process, in another process of the machine, and on a machine of
+its own (a network namespace, for which one must be root), and says from how many devices on the proxy's door is the faster: the crossover by which the
+package chooses (python/pathways/_client/doors.py).
+
 latency: call and block_until_ready. decode: call and read the result, then the next call; of `eager`, four operations that jit does not join.
 rate: calls a second with so many under way. step: a call that updates many donated arrays over all devices, several of them, until the last has ended.
 up, down: a large array to the device and back. processor: of all processes, for a call with so many under way.
@@ -11,6 +15,7 @@ up, down: a large array to the device and back. processor: of all processes, for
 import contextlib
 
 import _answers
+import _places
 import _report
 import _sides
 
@@ -55,13 +60,77 @@ def in_turn(sides, args, key, do, **arguments):
     return {name: {"median": _sides.median(r, key), "spread": _sides.spread(r, key)} for name, r in _sides.take_turns(args.rounds, asks).items()}
 
 
+@contextlib.contextmanager
+def sides_of(devices, args):
+    """Opens the sides of a row of the grid; those of the clusters are named PLACE DOOR."""
+    from pathways._cluster import binaries
+
+    with contextlib.ExitStack() as stack:
+        shape, many = f"1x1x{devices}", {"PATHWAYS_BENCH_DEVICES": str(devices)}
+
+        def enter(name, mode, address="", env=None):
+            return stack.enter_context(_sides.client(name.replace(" ", "-"), mode, address, many | (env or {})))
+
+        def both(place, address, env=None):
+            for door, chosen in (("ifrt", BY_IFRT), ("pjrt", BY_PJRT)):
+                sides[f"{place} {door}"] = enter(f"{place} {door}", "package", address, chosen | (env or {}))
+
+        sides = {"jax in process": enter("inprocess", "inprocess"),
+                 "plugin": enter("plugin", "plugin", str(binaries.device_plugin("cpu")), _sides.our_allocator()),
+                 "program pjrt": enter("program pjrt", "own", shape, BY_PJRT | {"PATHWAYS_LOCAL_PROCESS": "own"})}
+        if (args.tree / "bin" / "floor_server").exists():
+            sides["floor"] = enter("floor", "direct", stack.enter_context(_sides.floor_server(args.tree, "--answer-all", "--devices", str(devices))))
+        else:
+            print(f"doors: no floor: {args.tree} has no bin/floor_server")
+        both("process", stack.enter_context(_sides.cluster(shape)).address)
+        try:
+            address, env, _ = stack.enter_context(_places.elsewhere(devices))
+            both("machine", address, env)
+        except OSError as error:
+            print(f"doors: nothing on a machine of its own: {error}")
+        yield sides
+
+
+def crossover(rows, place, what):
+    """Returns the smallest number of devices at which the proxy's door is the faster; None: at none that was measured."""
+    doors = [(devices, rows[devices][what].get(f"{place} ifrt"), rows[devices][what].get(f"{place} pjrt")) for devices in sorted(rows)]
+    return next((devices for devices, ifrt, pjrt in doors if ifrt and pjrt and ifrt["median"] < pjrt["median"]), None)
+
+
+def grid(args):
+    """Measures the grid; prints it as a table for docs/design/two-doors.md."""
+    rows = {}
+    for devices in args.devices:
+        with sides_of(devices, args) as sides:
+            real = {name: side for name, side in sides.items() if name != "floor"}
+            rows[devices] = {
+                "synchronous call": in_turn(sides, args, "p50_us", "latency", program=f"spread {devices}", calls=args.calls),
+                "step of 20 arrays": in_turn(real, args, "step_us", "steps", program=f"state 20 {devices}", calls=16),
+            }
+            if devices == 1:
+                rows[devices]["call and read"] = in_turn(real, args, "p50_us", "decode", program="scalar", calls=args.calls)
+    columns = list(dict.fromkeys(name for row in rows.values() for values in row.values() for name in values))
+    print("| us | " + " | ".join(columns) + " |\n" + "|---" * (len(columns) + 1) + "|")
+    for devices, row in rows.items():
+        for what, values in row.items():
+            print(f"| {what}, {devices} | " + " | ".join(f"{values[c]['median']:,.0f}" if c in values else "" for c in columns) + " |")
+    for place in ("process", "machine"):
+        for what in ("synchronous call", "step of 20 arrays"):
+            print(f"doors: {place}, {what}: the proxy's door is the faster from {crossover(rows, place, what) or 'none of these numbers of'} devices on")
+    _report.finish(args, "doors_grid", {str(devices): row for devices, row in rows.items()}, [])
+
+
 def main():
     def add(parser):
         parser.add_argument("--calls", type=int, default=400)
         parser.add_argument("--rounds", type=int, default=7)
         parser.add_argument("--mib", type=int, default=256)
+        parser.add_argument("--grid", action="store_true", help="by numbers of devices and places of the cluster")
+        parser.add_argument("--devices", type=int, nargs="+", default=[1, 8, 64, 256], help="of --grid")
 
     args = _report.arguments(__doc__, add)
+    if args.grid:
+        return grid(args)
     with contextlib.ExitStack() as stack:
         sides, others = open_sides(stack, args)
         real = {name: side for name, side in sides.items() if name != "floor"}  # the floor has no results to read
