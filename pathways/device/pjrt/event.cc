@@ -19,6 +19,19 @@ void Destroy(const Api& api, PJRT_Event* event) {
   api.TakeError(api->PJRT_Event_Destroy(&args)).IgnoreError();
 }
 
+// Returns whether the event is ready, and then its status; the event is destroyed.
+bool TakeIfReady(const Api& api, PJRT_Event* event, absl::Status* status) {
+  PW_PJRT_ARGS(ready, PJRT_Event_IsReady_Args);
+  ready.event = event;
+  if (!api.Has(&PJRT_Api::PJRT_Event_Error)) return false;
+  if (!api.Call(&PJRT_Api::PJRT_Event_IsReady, &ready).ok() || !ready.is_ready) return false;
+  PW_PJRT_ARGS(error, PJRT_Event_Error_Args);
+  error.event = event;
+  *status = api.Call(&PJRT_Api::PJRT_Event_Error, &error);
+  Destroy(api, event);
+  return true;
+}
+
 void Fire(PJRT_Error* error, void* user_arg) {
   std::unique_ptr<Waiter> waiter(static_cast<Waiter*>(user_arg));
   absl::Status status = waiter->api->TakeError(error);
@@ -54,6 +67,8 @@ class Join {
 }  // namespace
 
 void WhenReady(const Api& api, PJRT_Event* event, absl::AnyInvocable<void(absl::Status) &&> callback) {
+  // Small computations and copies have ended by now.
+  if (absl::Status status; TakeIfReady(api, event, &status)) return std::move(callback)(std::move(status));
   auto waiter = std::make_unique<Waiter>(Waiter{&api, event, std::move(callback)});
   PW_PJRT_ARGS(args, PJRT_Event_OnReady_Args);
   args.event = event;
@@ -70,6 +85,8 @@ void WhenReady(const Api& api, PJRT_Event* event, absl::AnyInvocable<void(absl::
 
 Future<Unit> JoinEvents(const Api& api, absl::Span<PJRT_Event* const> events) {
   if (events.empty()) return Future<Unit>::Ready(Unit{});
+  if (absl::Status status; events.size() == 1 && TakeIfReady(api, events[0], &status))
+    return Future<Unit>::Ready(status.ok() ? absl::StatusOr<Unit>(Unit{}) : std::move(status));
   auto join = std::make_shared<Join>(events.size());
   Future<Unit> future = join->future();
   for (PJRT_Event* event : events) {

@@ -76,11 +76,10 @@ absl::StatusOr<Launch> Program::Execute(absl::Span<DeviceBuffer* const> argument
     launch.outputs.push_back(
         std::make_unique<Buffer>(order->results.back(), value.dtype, value.dims, info_.devices[i / results], value.memory_kind));
   }
-  if (const std::shared_ptr<Launches>& launches = launcher_->launches()) {
-    launches->Begin();
-    launch.done.OnReady([launches](const absl::StatusOr<Unit>&) { launches->End(); });
-  }
+  const std::shared_ptr<Launches>& launches = launcher_->launches();
+  if (launches != nullptr) launches->Begin();
   launcher_->Launch(callbacks_ != nullptr, [self = shared_from_this(), order = std::move(order)] { self->Carry(*order); });
+  if (launches != nullptr) launch.done.OnReady([launches](const absl::StatusOr<Unit>&) { launches->End(); });
   return launch;
 }
 
