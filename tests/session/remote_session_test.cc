@@ -153,7 +153,7 @@ TEST(RemoteSessionTest, AClientGivesUpOnAControllerThatIsOutOfReachForLong) {
   ASSERT_TRUE(t.cut.Cut());
   std::optional<absl::Status> ready;
   t.session->WhenReady({1}, [&](absl::Status status) { ready = std::move(status); });
-  t.timers.Advance(absl::Seconds(4));
+  t.timers.Advance(absl::Seconds(4) + client::Link::kAnswerTime);
   EXPECT_FALSE(ready.has_value());
   t.timers.Advance(absl::Seconds(2));
   ASSERT_TRUE(ready.has_value());
