@@ -50,7 +50,7 @@ CASES = {
 
 # A program reaches a cluster by our plugin, or by jax's own proxy client, which pathwaysutils sets up.
 PLATFORMS = {
-    "pathways": lambda up: {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": up["address"]},
+    "pathways": lambda up: {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": up["address"], "PATHWAYS_HOME": up["home"]},
     "proxy": lambda up: {"JAX_PLATFORMS": "proxy", "JAX_BACKEND_TARGET": f"grpc://{up['proxy_address']}",
                          "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS": "true"},
 }
@@ -114,7 +114,7 @@ def cluster(tmp_path_factory):
         if islands not in started:
             up = run([PYTHON, "-m", "pathways", "up", "--name", f"maxtext{islands}", "--islands", islands, "--devices", DEVICES_PER_ISLAND, "--json"],
                      env, folder)
-            started[islands] = json.loads(up)
+            started[islands] = {**json.loads(up), "home": str(folder)}  # where the user's programs find the cluster's token
         return started[islands]
 
     yield of
