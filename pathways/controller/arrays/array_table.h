@@ -31,6 +31,12 @@ struct ArrayEntry {
   bool is_error() const { return record->state() == buffers::LogicalArray::State::kError; }
 };
 
+// A shard of an array, which is to be a shard of another one too.
+struct ShardPick {
+  const ArrayEntry* source;
+  int shard;
+};
+
 class ArrayTable {
  public:
   explicit ArrayTable(int64_t max_handles) : max_handles_(max_handles) {}

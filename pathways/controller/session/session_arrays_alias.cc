@@ -99,22 +99,7 @@ buffers::LogicalArray::Ref AllOf(std::vector<buffers::LogicalArray::Ref> effects
 
 }  // namespace
 
-struct SessionImpl::Pick {
-  const ArrayEntry* source;
-  int shard;
-};
-
-void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks) {
-  for (const Pick& pick : picks) {
-    if (pick.source->is_error()) return InsertError(result, spec, pick.source->record->status());
-  }
-  if (picks.front().source->strings != nullptr) {
-    StringCells cells;
-    for (const Pick& pick : picks) cells.push_back((*pick.source->strings)[pick.shard]);
-    return InsertStrings(result, spec, std::move(cells));
-  }
-  // An array of one shard: both handles share its record.
-  if (picks.size() == 1 && picks[0].source->spec->sharding.num_shards() == 1) return Share(result, *picks[0].source, spec);
+ArrayEntry SessionImpl::Alias(const SpecPtr& spec, absl::Span<const ShardPick> picks) {
   Record record = NewRecord(spec);
   std::vector<dispatch::AliasItem> items;
   for (size_t i = 0; i < picks.size(); ++i) {
@@ -122,11 +107,25 @@ void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<c
         {record->id(), static_cast<int32_t>(i), picks[i].source->record->id(), picks[i].shard, spec->sharding.devices()[i]});
   }
   dispatch::PlanAlias(fabric_->topology(), id_, items, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
-  for (const Pick& pick : picks) fabric_->gangs().Derive(id_, record->id(), {pick.source->record->id()});
+  for (const ShardPick& pick : picks) fabric_->gangs().Derive(id_, record->id(), {pick.source->record->id()});
   record->OnDone(absl::OkStatus());
   std::vector<Record> effects;
-  for (const Pick& pick : picks) effects.push_back(pick.source->effects);
-  arrays_.Insert(result, {std::move(record), spec, nullptr, false, AllOf(std::move(effects))});
+  for (const ShardPick& pick : picks) effects.push_back(pick.source->effects);
+  return {std::move(record), spec, nullptr, false, AllOf(std::move(effects))};
+}
+
+void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const ShardPick> picks) {
+  for (const ShardPick& pick : picks) {
+    if (pick.source->is_error()) return InsertError(result, spec, pick.source->record->status());
+  }
+  if (picks.front().source->strings != nullptr) {
+    StringCells cells;
+    for (const ShardPick& pick : picks) cells.push_back((*pick.source->strings)[pick.shard]);
+    return InsertStrings(result, spec, std::move(cells));
+  }
+  // An array of one shard: both handles share its record.
+  if (picks.size() == 1 && picks[0].source->spec->sharding.num_shards() == 1) return Share(result, *picks[0].source, spec);
+  arrays_.Insert(result, Alias(spec, picks));
 }
 
 absl::Status SessionImpl::TryAssemble(Handle result, const SpecPtr& spec, absl::Span<const Handle> singles) {
@@ -137,7 +136,7 @@ absl::Status SessionImpl::TryAssemble(Handle result, const SpecPtr& spec, absl::
     return absl::InvalidArgumentError(
         absl::StrCat(entries.size(), " arrays for the ", spec->sharding.num_shards(), " shards of ", buffers::ToString(*spec)));
   }
-  std::vector<Pick> picks;
+  std::vector<ShardPick> picks;
   for (size_t i = 0; i < entries.size(); ++i) {
     picks.push_back({&entries[i], 0});
     if (entries[i].is_error()) continue;
@@ -171,7 +170,7 @@ absl::Status SessionImpl::TryDisassemble(absl::Span<const Handle> results, Handl
   }
   if (source.is_error() || source.strings != nullptr || results.size() == 1) {
     for (size_t i = 0; i < results.size(); ++i)
-      InsertAliases(results[i], SpecOfShard(spec, static_cast<int>(i)), {Pick{&source, static_cast<int>(i)}});
+      InsertAliases(results[i], SpecOfShard(spec, static_cast<int>(i)), {ShardPick{&source, static_cast<int>(i)}});
     return absl::OkStatus();
   }
   // One command to each host for all its shards.
@@ -210,7 +209,7 @@ absl::Status SessionImpl::FullyReplicatedShard(Handle result, Handle array, Copy
       return absl::InvalidArgumentError(absl::StrCat(buffers::ToString(*source.spec), " is not fully replicated"));
     }
     const bool single = source.spec->sharding.num_shards() == 1;
-    const Pick pick{&source, 0};
+    const ShardPick pick{&source, 0};
     InsertAliases(result, single ? source.spec : SpecOfShard(*source.spec, 0), {pick});
     return absl::OkStatus();
   };
@@ -231,7 +230,7 @@ absl::Status SessionImpl::TryRemap(absl::Span<const Handle> results, absl::Span<
   }
   for (const SpecPtr& spec : specs) PW_RETURN_IF_ERROR(CheckSpec(*spec));
   PW_ASSIGN_OR_RETURN(const std::vector<buffers::RemapItem> items, Resolve(plan, source_specs, specs));
-  std::vector<std::vector<Pick>> picks(results.size());
+  std::vector<std::vector<ShardPick>> picks(results.size());
   for (const buffers::RemapItem& item : items) {
     const ArrayEntry& source = sources[item.in_array];
     if (!source.is_error())

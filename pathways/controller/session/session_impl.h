@@ -185,9 +185,9 @@ class SessionImpl final : public Session {
   absl::Status TryDisassemble(Arrays results, Handle array);
   absl::Status TryRemap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs);
   absl::Status TryBitcast(Arrays results, Arrays arrays, absl::Span<const SpecPtr> specs);
-  struct Pick;
-  // Adds an array of the given (source record, shard) pairs, in shard order.
-  void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const Pick> picks);
+  // Returns an array of these shards, in order, which may be another session's. InsertAliases adds it.
+  ArrayEntry Alias(const SpecPtr& spec, absl::Span<const ShardPick> picks);
+  void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const ShardPick> picks);
 
   // -- session_arrays_move.cc
   absl::StatusOr<SpecPtr> CopySpec(const ArrayEntry& source, const std::optional<std::vector<DeviceId>>& devices,

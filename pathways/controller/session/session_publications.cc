@@ -7,7 +7,6 @@
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/program.h"
 
 namespace pw::controller {
@@ -124,19 +123,9 @@ absl::StatusOr<ExecuteReply> SessionPublications::Execute(const ExecuteRequest& 
 }
 
 ArrayEntry SessionPublications::Alias(const ArrayEntry& source) {
-  SessionImpl::Record record = session_->NewRecord(source.spec);
-  std::vector<dispatch::AliasItem> items;
-  const std::vector<DeviceId>& devices = source.spec->sharding.devices();
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const auto shard = static_cast<int32_t>(i);
-    items.push_back({record->id(), shard, source.record->id(), shard, devices[i]});
-  }
-  Fabric& fabric = *session_->fabric_;
-  dispatch::PlanAlias(
-      fabric.topology(), session_->id_, items, [&](HostId host) { return session_->NameOp(host, {record}); }, fabric.outbox());
-  fabric.gangs().Derive(session_->id_, record->id(), {source.record->id()});
-  record->OnDone(absl::OkStatus());
-  return {std::move(record), source.spec, nullptr, false, source.effects};
+  std::vector<ShardPick> picks;
+  for (int shard = 0; shard < source.spec->sharding.num_shards(); ++shard) picks.push_back({&source, shard});
+  return session_->Alias(source.spec, picks);
 }
 
 absl::Status SessionPublications::TryPublish(const Program& program, const ExecuteRequest& request) {

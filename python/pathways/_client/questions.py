@@ -1,5 +1,6 @@
 """Questions to the cluster on a client's own connection, in JSON (pathways/session/questions.h)."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -22,6 +23,18 @@ def tell(client, request):
         doors.ask(client, json.dumps(request))
     else:
         _compile(client, request)
+
+
+@contextlib.contextmanager
+def errors_as(kind, invalid=None):
+    """Raises jax's errors as `kind`, without their codes; those of an argument that is wrong as `invalid`, if it is given."""
+    import jax
+
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        code, _, text = str(error).partition(": ")
+        raise (invalid if invalid and code == "INVALID_ARGUMENT" else kind)(text or code) from None
 
 
 def _compile(client, request):

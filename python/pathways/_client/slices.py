@@ -8,7 +8,6 @@ The devices of a slice are ordinary jax devices. The resource manager maps each 
 later. `jax.devices()` does not list them. See docs/slices.md.
 """
 
-import contextlib
 import math
 import sys
 import time
@@ -51,18 +50,6 @@ def _our_client():
 def _ask(client, what):
     """Sends a request to the resource manager; returns its answer."""
     return questions.ask(client, {"sliceRequest": what})
-
-
-@contextlib.contextmanager
-def _our_errors():
-    """Converts jax's errors of a request into ValueError and SliceError."""
-    import jax
-
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        kind, _, text = str(error).partition(": ")
-        raise (ValueError(text) if kind == "INVALID_ARGUMENT" else SliceError(text or str(error))) from None
 
 
 def _count(tpu_devices, devices, gpu_devices, shape):
@@ -141,7 +128,7 @@ class VirtualSlice:
         all_devices = placement.all_devices(client)
         if all_devices is None:
             raise SliceError("this jax cannot list the devices of slices: the log names the private function that it lacks")
-        with _our_errors():
+        with questions.errors_as(SliceError, invalid=ValueError):
             state = self._wait(_ask(client, {"add": request}), timeout)
         self.number = state["slice"]
         self.island = state["island"]
@@ -212,7 +199,7 @@ class VirtualSlice:
         """Returns the current mapping: {"island", "hosts", "physical", "epoch"}, with a host name and a physical device number for each
         device of the slice. The epoch grows when the slice moves."""
         self._alive()
-        with _our_errors():
+        with questions.errors_as(SliceError, invalid=ValueError):
             state = _ask(self._client, {"await": {"slice": self.number, "seconds": 0}})
         return {key: state[key] for key in ("island", "hosts", "physical", "epoch")}
 
@@ -221,7 +208,7 @@ class VirtualSlice:
         if self._released:
             return
         self._released = True
-        with _our_errors():
+        with questions.errors_as(SliceError, invalid=ValueError):
             _ask(self._client, {"release": {"slice": self.number}})
 
     def __enter__(self):

@@ -4,7 +4,6 @@ A tree is published and read by programs without nodes (proto/pathways/v1/progra
 """
 
 import collections
-import contextlib
 import dataclasses
 import json
 import time
@@ -20,15 +19,6 @@ _MOST_PROGRAMS = 64  # of trees and names that are kept
 
 class PublishError(RuntimeError):
     """Arrays cannot be published or read."""
-
-
-@contextlib.contextmanager
-def _our_errors():
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        kind, _, text = str(error).partition(": ")
-        raise PublishError(text or kind) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +63,7 @@ class _Session:
         arrays = [(position, (wire.DTYPES[types[position].dtype], types[position].shape, index)) for index, position in enumerate(positions)]
         encoded = wire.publication(name, shardings, read, part, parts, note, arrays)
         described = [programs.Type(types[position].dtype, types[position].shape, types[position].devices) for position in positions]
-        with _our_errors():
+        with questions.errors_as(PublishError):
             return programs.load(self.client, encoded, *([], described) if read else (described, []))
 
 
@@ -91,7 +81,7 @@ def _session():
 
 
 def _ask(session, what, **fields):
-    with _our_errors():
+    with questions.errors_as(PublishError):
         return questions.ask(session.client, {"publishedRequest": {what: fields}})
 
 

@@ -61,7 +61,7 @@ for _ in range(STEPS - version):
 for one in samplers[:2]:
     seen = json.loads(one.communicate(timeout=200)[0])
     assert one.returncode == 0 and seen == sorted(set(seen)) and seen[-1] == STEPS, seen
-# What is left: the learner's own arrays, and the last version of them.
+# The cluster keeps the learner's own arrays and the last version of them, and nothing else.
 most = 2 * (64 * 128 * 4 + half * 8 * 2)
 held = eventually(lambda: sum(client["array_bytes"] for client in admin.status(address)["clients"]) <= most)
 pw.withdraw("weights")
