@@ -121,7 +121,7 @@ struct Client::State {
       if (const auto session = weak.lock(); session != nullptr && !left.empty()) left.Send(*session);
     });
   }
-  // Where the session lives. Outlives the timers.
+  // Returns the executor on which the session lives. It outlives the timers.
   Executor* Strand() { return way == nullptr ? static_cast<Executor*>(cluster) : &way->strand; }
   // Calls `ask`(session, done) on the strand; returns the future answer.
   template <class T, class F>

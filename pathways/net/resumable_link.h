@@ -10,7 +10,7 @@
 // Acknowledgements. The count of received frames goes with a frame that is sent anyway, and only after many frames or bytes; heartbeats carry it too.
 // After still more, a frame of its own does.
 //
-// What this adds to a header are fields that the messages of both directions have (kReceivedField, ...).
+// A link adds to a header only fields that the messages of both directions have (kReceivedField, ...).
 //
 // A link that nothing can break (a Unix socket) is not resumable: then this adds nothing, and keeps nothing.
 //

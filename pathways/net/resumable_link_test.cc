@@ -12,7 +12,7 @@
 namespace pw::net {
 namespace {
 
-// What the ends agree on beside the fields that the link adds: a header is as long as this.
+// Both ends know the length of a header without the fields that the link adds.
 constexpr size_t kHeader = 8;
 
 std::string Header(uint64_t n) { return absl::StrCat(absl::Dec(n, absl::kZeroPad8)); }

@@ -58,7 +58,7 @@ enum class PeerProof {
   kWorker,      // it has a certificate of one of the cluster's workers
 };
 
-// Where frames are sent to.
+// FrameSink: takes frames to be sent to another process.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;

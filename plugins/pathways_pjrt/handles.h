@@ -118,7 +118,7 @@ struct Port {
   std::shared_ptr<pw::pathways_pjrt::ManyNodes> program;
 };
 
-// What a program was compiled of. Empty for ports.
+// ProgramSource: the input of a compilation. Empty for ports.
 struct ProgramSource {
   pw::Bytes module;     // StableHLO
   std::string options;  // a serialized xla.CompileOptionsProto, as the host gave it
