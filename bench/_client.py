@@ -132,7 +132,7 @@ class Bench:
         return lambda y: ((y + 1) * 2 - y).sum(), y
 
     def _make_state(self, arrays, count):
-        """Makes a step that updates so many donated arrays, as of parameters, each sharded over so many devices."""
+        """Makes a step that updates `arrays` donated arrays (such as parameters), each sharded over `count` devices."""
         _, sharding, _, _ = self._over(count)
         y = [self.jax.device_put(self.np.zeros(count, self.np.float32), sharding) for _ in range(arrays)]
         return self.jax.jit(lambda y: [x + 1 for x in y], donate_argnums=0), y
@@ -165,7 +165,7 @@ class Bench:
         return mesh, sharding, jax.device_put(self.np.zeros(DEVICES, self.np.float32), sharding)
 
     def _make_spread(self, count):
-        """Makes a computation on each of so many devices."""
+        """Makes a computation on each of `count` devices."""
         _, sharding, _, _ = self._over(count)
         y = self.jax.device_put(self.np.zeros(count, self.np.float32), sharding)
         return self.jax.jit(lambda y: y + 1, out_shardings=sharding), y
@@ -219,7 +219,7 @@ class Bench:
         return {"per_s": _answers.timed_calls(f, y, calls, depth, self.jax.block_until_ready)["per_s"]}
 
     def steps(self, program, calls):
-        """Returns the time of a step, of so many that follow each other, with the wait for the last."""
+        """Returns the mean time of a step over `calls` steps in a row, with the wait for the last."""
         f, y = self._program(program)
         start = time.perf_counter()
         for _ in range(calls):
@@ -256,7 +256,7 @@ class Bench:
         return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
 
     def decode(self, program, calls):
-        """A loop that reads each result before the next call, as a decoder reads its token."""
+        """Measures a loop that reads each result before the next call, as a decoder reads its token."""
         y = self._program(program)[1]
         f, times = self.functions[program], []
         for _ in range(calls):

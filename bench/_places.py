@@ -1,5 +1,5 @@
-"""Where a cluster of one host is, as its program sees it: in another process of the machine, or on another machine, which is a network namespace that
-shares neither memory nor sockets with this one."""
+"""Starts a cluster of one host on another machine than its program. That machine is a network namespace, which shares neither memory nor sockets with
+this one."""
 
 import contextlib
 import ipaddress

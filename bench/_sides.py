@@ -150,7 +150,7 @@ def floor_server(tree, *flags, pinned=None):
 
 @contextlib.contextmanager
 def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
-    """Starts a local cluster of the installed package; yields it (address, processes: the controller comes first, then the workers). listen_proxy: the
+    """Starts a local cluster of the installed package and yields it. Its `processes` begin with the controller, then the workers. listen_proxy: the
     address at which its own agent listens for clients without the package."""
     from pathways._cluster import local
     from pathways._cluster.shape import Shape
@@ -165,8 +165,8 @@ def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
 
 @contextlib.contextmanager
 def two_workers(shared, tls=False):
-    """Starts a cluster of two hosts of one device each, all on TCP; yields (its address, the environment of its clients). shared: the hosts share memory
-    with each other and with clients, if those can. tls: all that its processes send is encrypted."""
+    """Starts a cluster of two hosts of one device each, all on TCP. Yields (its address, the environment of its clients). shared: the hosts share
+    memory with each other, and with clients that can. tls: all that its processes send is encrypted."""
     from pathways._cluster import admin, binaries, command_lines
 
     with tempfile.TemporaryDirectory(prefix="bench-two-workers-") as folder, contextlib.ExitStack() as stack:
@@ -327,8 +327,8 @@ def children(pid):
 
 
 def door(client):
-    """Returns {"agent": process id} of the process through which a client enters its cluster; "local" where the whole cluster is this process; {} if there is
-    none."""
+    """Returns {"agent": process id} of the process through which a client enters its cluster. The key is "local" if that process is the whole
+    cluster. {} if there is none."""
     return {name.removeprefix("pathways-"): pid for name, pid in children(client).items() if name.startswith("pathways-")}
 
 

@@ -1,4 +1,4 @@
-"""Measures what it costs that several clients share devices: the computations a second of 1, 2, 4, 8 and 16 clients together.
+"""Measures the cost of sharing devices among clients: the computations a second of 1, 2, 4, 8 and 16 clients together.
 
 Each client has its own program, with a text that no other client has, and keeps _answers.DEPTH calls in flight. The clients count their results.
 

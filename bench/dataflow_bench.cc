@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
-#include "pathways/base/strand.h"
 #include "pathways/base/testing/manual_world.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/dataflow/testing/transport_links.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 
 namespace pw::dataflow {
 namespace {
@@ -124,7 +124,8 @@ PlacementRef Over(uint32_t first, uint32_t hosts, uint32_t shards_per_host) {
   return std::make_shared<const Placement>(Placement::Uniform(HostId(first), hosts, shards_per_host));
 }
 
-// Each run sends 10000 tuples of 64 bytes from one shard to another. 0: on one host; 1: between hosts, coalesced; 2: critical.
+// Each run sends 10000 tuples of 64 bytes from one shard to another. Argument 0: on one host; 1: between hosts, coalesced;
+// 2: between hosts, critical.
 void Tuples(benchmark::State& state) {
   World world(2);
   const bool local = state.range(0) == 0;
@@ -160,7 +161,7 @@ void OneHostsPartInARun(benchmark::State& state) {
                               {"B", "forward", "", where},
                               {"Result", "forward", "", Over(0, 1, 1)}},
                              {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), EdgeKind::kGather}});
-  auto plan = HostPlan::Create(PartOf(**graph, HostId(hosts)), HostId(0), HostId(hosts), {}, 1 << 20);  // the last of them
+  auto plan = HostPlan::Create(PartOf(**graph, HostId(hosts)), HostId(0), HostId(hosts), {}, 1 << 20);  // the last host
   Operators operators;
   operators.Add("forward", Make<Forward>());
   CountingCourier courier;

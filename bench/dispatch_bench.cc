@@ -1,8 +1,8 @@
 // Measures the controller's own code for one computation, from the client's request to its completion. Sizes: 8, 128 and 2048
 // shards on one host, 128 on 16 hosts, 2048 on 512. They take turns in one run. The session, scheduler, planner and outbox are
-// real. There are no sockets and no threads, nothing is parsed, one computation is in flight, and its completions arrive at once.
-// So this is a part of what a computation costs, and no measure of the paper's figure 6: bench/paper measures that with a client
-// and sockets.
+// real. There are no sockets, no threads and no parsing; one computation is in flight, and its completions arrive at once. So
+// this is only a part of a computation's cost. It does not measure the paper's figure 6: bench/paper does, with a client and
+// sockets.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/hosts/speakers.h"
 #include "pathways/controller/session/session_impl.h"
@@ -102,7 +102,7 @@ class World {
     };
     for (int i = 0; i < parameters; ++i) fill(compiled.add_parameters());
     fill(compiled.add_outputs());
-    // Executables and arrays are numbered together, so the number that the compilation took is found by trying.
+    // Executables and arrays share one sequence of numbers, so the compilation's number is found by trying.
     while (handle == 0) {
       for (HostId host : hosts_) PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
       RunTasks();

@@ -1,15 +1,15 @@
-"""The ways into a cluster of one host, side by side, for a stock client: its own cluster in one process; a cluster of several processes, entered by an
-agent; both by the PJRT door, from the client's own process. By that door the first is in the client's process too (pjrt_own), if it is not told to be
-separate (pjrt_one_process).
-Beside them the floor, a server that answers everything at once without a cluster, and jax in process, with its own runtime and with our device plugin.
+"""Compares the ways of a stock client into a cluster of one host. The cluster is the client's own, in one process, or has several processes and an
+agent by which clients enter. Both are also entered by the PJRT door, from the client's own process. By that door a client's own cluster is in the
+client's process (pjrt_own), or separate (pjrt_one_process). The other sides are the floor, a server that answers everything at once without a
+cluster, and jax in process, with its own runtime and with our device plugin.
 
-`--grid` measures the same calls for 1, 8, 64 and 256 devices, with the cluster in the program's process, in another process of the machine, and on a machine of
-its own (a network namespace, for which one must be root), and says from how many devices on the proxy's door is the faster: the crossover by which the
-package chooses (python/pathways/_client/doors.py).
+`--grid` measures the same calls for 1, 8, 64 and 256 devices. The cluster is in the program's process, in another process of the machine, or on a
+machine of its own (a network namespace, which needs root). It prints the number of devices from which the proxy's door is faster. By this crossover
+the package chooses (python/pathways/_client/doors.py).
 
-latency: call and block_until_ready. decode: call and read the result, then the next call; of `eager`, four operations that jit does not join.
-rate: calls a second with so many under way. step: a call that updates many donated arrays over all devices, several of them, until the last has ended.
-up, down: a large array to the device and back. processor: of all processes, for a call with so many under way.
+latency: call and block_until_ready. decode: call and read the result, then the next call; `eager` has four operations that jit does not join.
+rate: calls a second with _answers.DEPTH in flight. step: several calls that update many donated arrays over all devices, until the last has ended.
+up, down: a large array to the device and back. processor: processor time of all processes for a call, with _answers.DEPTH in flight.
 """
 
 import contextlib
@@ -42,12 +42,12 @@ def open_sides(stack, args):
 
 
 def processes(side, others):
-    """The client, what it has started, and the cluster's."""
+    """Returns the process ids of the client, and of the others: its children and the cluster's processes."""
     return {"client": [side.process.pid], "others": [*_sides.children(side.process.pid).values(), *others]}
 
 
 def processor_us(side, others, program, calls):
-    """Processor time of a call in a deep loop: of the client, and of all other processes."""
+    """Returns the processor time of a call in a deep loop: of the client, and of all other processes."""
     pids = processes(side, others)
     used = lambda: {name: sum(map(_sides.processor_seconds, group)) for name, group in pids.items()}
     before = used()
@@ -62,7 +62,7 @@ def in_turn(sides, args, key, do, **arguments):
 
 @contextlib.contextmanager
 def sides_of(devices, args):
-    """Opens the sides of a row of the grid; those of the clusters are named PLACE DOOR."""
+    """Opens the sides of a row of the grid. Clients of clusters are named "PLACE DOOR"."""
     from pathways._cluster import binaries
 
     with contextlib.ExitStack() as stack:
@@ -92,7 +92,7 @@ def sides_of(devices, args):
 
 
 def crossover(rows, place, what):
-    """Returns the smallest number of devices at which the proxy's door is the faster; None: at none that was measured."""
+    """Returns the smallest measured number of devices at which the proxy's door is faster; None if there is none."""
     doors = [(devices, rows[devices][what].get(f"{place} ifrt"), rows[devices][what].get(f"{place} pjrt")) for devices in sorted(rows)]
     return next((devices for devices, ifrt, pjrt in doors if ifrt and pjrt and ifrt["median"] < pjrt["median"]), None)
 

@@ -78,7 +78,7 @@ class Training:
                 self.steps.append((time.monotonic(), int(found[3])))
 
     def first_step(self, replicas, after):
-        """Returns the time of the first step after `after` on so many replicas; None if none comes."""
+        """Returns the time of the first step after `after` on that many replicas; None if none comes."""
         found = []
 
         def look():

@@ -1,11 +1,11 @@
-"""Measures what a call y = f(y) that does not wait costs the client, against a server that discards (the floor), and against jax in one process: with its
-own device runtime, and with our device plugin and our allocator. The latter computes mostly within the call.
+"""Measures the client's cost of a call y = f(y) that does not wait. It is compared with a server that discards (the floor), and with jax in one
+process: with its own device runtime, and with our device plugin and our allocator. The latter computes mostly within the call.
 
 Programs: scalar on one device; sharded: elementwise over 8 devices; psum: psum and add over 8 devices. A burst has few calls, so that no queue is
 full. jax's own runtime allows 32 computations in flight; beyond that its collectives can block forever.
 
-If servers and clients share few processors, a call also takes the time of processes that it wakes and that run first. --apart gives clients the first
-processor and all servers, the agent too, the others. Any time above the floor is then the client's own.
+If servers and clients share few processors, a call also takes the time of processes that it wakes and that run first. --apart gives the first
+processor to clients, and the others to all servers, agents included. Any time above the floor is then the client's own.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-// Measures the scheduler's time for a computation: submission, grant, end. It must not grow with the number of devices, and
-// hardly with the number of clients.
+// Measures the scheduler's time for a computation: submission, grant, end. It must not grow with the number of devices, and must
+// hardly grow with the number of clients.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,4 +1,5 @@
-// The main of those benchmarks that are Google Benchmark's: --json PATH, as all benchmarks here take it; everything else is its own.
+// The main function of benchmarks by Google Benchmark. It takes --json PATH, like all benchmarks here, and Google Benchmark's
+// flags.
 #include <benchmark/benchmark.h>
 
 #include <string>

@@ -1,7 +1,8 @@
 """Measures the loop y = psum(y) / 8 + 1 over 8 devices, pipelined, and the latency of block_until_ready(f(x)), against jax in one process.
 
-The side "plugin" is jax in one process with our device plugin, instead of its own XLA, and our allocator: our system without processes and protocols. The side "floor" is
-a server that computes nothing and answers at once: no server has a lower latency. All sides have the same number of steps in flight.
+The side "plugin" is jax in one process with our device plugin, instead of its own XLA, and our allocator: our system without processes and
+protocols. The side "floor" is a server that computes nothing and answers at once: no server has a lower latency. All sides have the same number of
+steps in flight.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Measures the loop y = psum(y) / 8 + 1, and large sums and gathers, over 8 devices of two hosts, against multi-controller jax.
 
-Our side is one island of two workers with a stock client. Multi-controller jax is two processes that run the same script: once with our device plugin,
-whose collectives we use too, and our allocator, and once with jax's own collectives over Gloo. Only the former shows what the single controller costs. All sides
-have the same number of calls in flight.
+Our side is one island of two workers with a stock client. Multi-controller jax is two processes that run the same script. It runs once with our
+device plugin, its collectives and our allocator, and once with jax's own collectives over Gloo. Only the former shows the cost of the single
+controller. All sides have the same number of calls in flight.
 """
 
 import contextlib

@@ -1,12 +1,12 @@
 // Compares the transport with bare sockets, in the same run, over TCP, TCP with TLS, and Unix sockets on this machine.
 //
-// - round trip: 64 bytes there and back. "handlers": between two handlers, on the event loops' threads alone. "strand": from a
-//   thread that waits, to a strand that answers, as between controller and workers.
+// - round trip: 64 bytes there and back. "handlers": between two handlers, on the event loops' threads alone.
+//   "strand": from a thread that waits, to a strand that answers, as between controller and workers.
 // - frames/s: frames of 64 bytes, from one sending thread.
 // - GB/s: payloads of 1 MiB. "urgent": the round trip of an urgent frame meanwhile.
 //
-// TLS has no bare socket of its own: TCP's is its floor. Each is measured in two modes: the sending thread writes small frames itself ("inline"),
-// or the event loop writes all ("loop").
+// TLS has no bare socket of its own: TCP's is its floor. Each is measured in two modes: the sending thread writes small frames
+// itself ("inline"), or the event loop writes all frames ("loop").
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,13 +30,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/certificates.h"
-#include "pathways/net/socket.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/sockets/socket.h"
+#include "pathways/net/tls/certificates.h"
 
 namespace {
 
@@ -68,11 +68,12 @@ class Handler : public Connection::Handler {
   void OnBulkWritable() override { writable.release(); }
 };
 
-// One connection between two transports, which stand for two processes.
+// Pair: one connection between two transports, which represent two processes.
 class Pair {
  public:
   Pair(const std::string& address, bool inline_sends, std::shared_ptr<pw::net::Tls> tls)
-      : server_transport_({.inline_sends = inline_sends, .tls = tls}), client_transport_({.inline_sends = inline_sends, .tls = tls}) {
+      : server_transport_({.inline_sends = inline_sends, .tls = tls}),
+        client_transport_({.inline_sends = inline_sends, .tls = tls}) {
     std::binary_semaphore ready{0}, accepted{0};
     auto listener = server_transport_.Listen(address, [&](std::unique_ptr<Connection> c) {
       server = std::move(c);
@@ -151,7 +152,7 @@ double Stream(
   int arrived = 0;
   pair.at_server.on_frame = [&](Frame frame) {
     if (frame.header.empty()) {
-      pair.server->Send("");  // the urgent question
+      pair.server->Send("");  // answers the urgent frame
     } else if (++arrived == count) {
       if (finished != nullptr) *finished = true;
       done.release();
@@ -226,7 +227,10 @@ std::shared_ptr<pw::net::Tls> MakeTls() {
   const pw::net::Authority authority = *pw::net::MakeAuthority("a benchmark", now);
   const std::string key = *pw::net::NewKey();
   std::shared_ptr<pw::net::Tls> tls = *pw::net::Tls::Create(*pw::net::AuthorityFingerprint(authority.certificate_pem));
-  PW_CHECK(tls->Show(*pw::net::Certify(authority, *pw::net::PublicKeyOf(key), pw::net::Part::kWorker, "a benchmark", now, now + absl::Hours(1)), key).ok());
+  PW_CHECK(tls->Show(*pw::net::Certify(authority, *pw::net::PublicKeyOf(key), pw::net::Part::kWorker, "a benchmark", now,
+                                       now + absl::Hours(1)),
+                     key)
+               .ok());
   return tls;
 }
 
@@ -328,7 +332,7 @@ int main(int argc, char** argv) {
   flags.Add("repeats", &repeats, "N", "how often to measure; the best of each figure counts");
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
 
-  // All take turns within a repeat, so that what else the machine does meets all of them.
+  // All modes take turns within a repeat, so that the machine's other load affects all of them.
   std::map<std::string, Figures> best;
   const std::shared_ptr<pw::net::Tls> tls = MakeTls();
   for (int i = 0; i < repeats; ++i) {

@@ -1,5 +1,5 @@
-"""Measures the operators' page on a simulated cluster of 2,048 devices, in Debian's chromium: what an answer costs the controller, then, while four programs
-compute, frames a second and the part of a processor that the controller takes. Sides take turns: nobody looks, a browser looks.
+"""Measures the operators' page on a simulated cluster of 2,048 devices, in Debian's chromium. First comes the controller's cost of an answer; then,
+while four programs compute, frames a second and the controller's part of a processor. Sides take turns: without a browser, with a browser.
 
     build/venv-newest/bin/python bench/page.py            (make test-page installs what it needs)
 """
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "browser"))
 import devtools  # noqa: E402
 from clusters import Cluster  # noqa: E402
 
-# The times between frames, in milliseconds, and what they took on the page's own thread.
+# JavaScript that resolves to the times between frames, in milliseconds.
 FRAMES = """new Promise(resolve => {
   const gaps = [], began = performance.now();
   let last = began;
@@ -39,14 +39,14 @@ def processor_seconds(pid):
 
 
 def share_of(pid, wait):
-    """Returns the part of a processor that a process takes while `wait` runs, and what that returns."""
+    """Returns (the part of a processor that a process takes while `wait` runs, the result of `wait`)."""
     before, began = processor_seconds(pid), time.monotonic()
     result = wait()
     return (processor_seconds(pid) - before) / (time.monotonic() - began), result
 
 
 def cost_of(cluster, question, times):
-    """Returns the processor milliseconds that an answer costs the controller, while nobody computes."""
+    """Returns the processor milliseconds that an answer costs the controller, while no program computes."""
     secret = pathlib.Path(cluster.started["logs"], "page.token").read_text()
     request = urllib.request.Request(f"{cluster.started['page']}api/{question}", headers={"Authorization": f"Bearer {secret}"})
 
@@ -71,7 +71,7 @@ def measure(args, cluster, browser):
     rounds = []
     for _ in range(args.rounds):
         browser.open("about:blank")
-        time.sleep(12)  # the controller forgets that somebody looked
+        time.sleep(12)  # until the controller has forgotten the browser
         alone, _ = share_of(controller, lambda: time.sleep(args.seconds))
         browser.open(cluster.login())
         browser.wait("document.querySelector('.state')?.textContent === 'live'")

@@ -132,7 +132,7 @@ def ask(process, calls):
 
 
 def calls_for(process, seconds):
-    """Returns how many calls take about so long."""
+    """Returns the number of calls that take about `seconds`."""
     calls = 2 * _answers.DEPTH
     for _ in range(2):  # with few calls, the first of all among them, filling and emptying the queue dominates
         calls = max(calls, round(ask(process, calls)[0] * seconds))

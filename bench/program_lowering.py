@@ -38,7 +38,7 @@ def seconds(call):
 
 
 def traced(functions, x):
-    """Returns the seconds to trace and lower a new program. functions: makes its functions; new functions are not in jax's caches either."""
+    """Returns the seconds to trace and lower a new program. functions(): makes its functions anew, so that jax's caches do not have them either."""
     return seconds(lambda: chain(functions()).lower(x)._graph.to_bytes())
 
 

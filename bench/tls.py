@@ -1,7 +1,7 @@
-"""Measures what TLS costs: the same cluster with and without it, all of its connections by TCP on the loopback, as between machines. Sides take turns.
+"""Measures the cost of TLS: the same cluster with and without it, all connections by TCP on the loopback, as between machines. Sides take turns.
 
-- call: a call of a small function that is waited for, and calls of which 16 are under way
-- step: calls of a function of some milliseconds, of which 16 are under way
+- call: a call of a small function that is waited for, and calls of which 16 are in flight
+- step: calls of a function of some milliseconds, of which 16 are in flight
 - up, down: an array from the program to a device and back, over a lane; across: from a host to the other
 """
 
@@ -39,7 +39,7 @@ def main():
         sides = {}
         for name, tls in (("plain", False), ("tls", True)):
             address, env = stack.enter_context(_sides.two_workers(shared=False, tls=tls))
-            # With memory that it shares with its agent; the agent and the hosts share none.
+            # The client shares memory with its agent; the agent and the hosts share none.
             side = stack.enter_context(_sides.client(name, "package", address, env))
             sides[name] = lambda asks=asks_of(side, args): {what: ask() for what, ask in asks.items()}
         results = _sides.take_turns(args.rounds, sides)

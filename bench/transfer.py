@@ -1,7 +1,7 @@
 """Measures 1 GiB from client to device and back, against a bare gRPC stream in C++ with the same chunks, in turns.
 
-Ways: through the memory that a client and an agent on one machine share, as a user has it; over a socket, with our agent and with the cluster's own; the
-same client with a server that discards, which no server can beat over a socket.
+The first way is a user's: through memory that a client and an agent on one machine share. The second is a socket, with our agent and with the
+cluster's own. The third is the same client with a server that discards, which no server can beat over a socket.
 
 It also prints the processor time of each process, and the time of the file alone that the stock client writes for each array. A bare stream has no such
 file, and no server makes writing it shorter.

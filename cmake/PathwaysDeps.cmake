@@ -1,6 +1,6 @@
-# Third-party libraries. All are linked statically into our executables: the wheel must not depend on what a user's
-# machine has, and a static, hidden protobuf is the only one that lives beside a device plugin's own (docs: the
-# plugin carries another protobuf and another abseil in the same process).
+# Third-party libraries. All are linked statically into our executables, because the wheel must not depend on libraries of a user's
+# machine. A device plugin brings its own protobuf and abseil into the same process: only static, hidden copies of ours can exist
+# beside them.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_program(PW_PROTOC protoc REQUIRED)
@@ -41,8 +41,8 @@ pw_static_library(pw_third_party_grpc grpc++ protobuf)
 
 find_package(GTest REQUIRED)
 
-# MLIR 19, for pathways/ir. The archives of MLIR and of LLVM's support library suffice (some 4 MB of a binary, nothing at run time); what
-# find_package(MLIR) gives would bring libLLVM.so, 130 MB.
+# MLIR 19, for pathways/ir. The archives of MLIR and of LLVM's support library suffice (some 4 MB of a binary, nothing at run time).
+# The targets of find_package(MLIR) would need libLLVM.so, 130 MB.
 find_path(PW_MLIR_INCLUDE mlir/IR/MLIRContext.h HINTS /usr/lib/llvm-19/include REQUIRED)
 find_path(PW_MLIR_LIB libMLIRIR.a HINTS /usr/lib/llvm-19/lib REQUIRED)
 find_program(PW_MLIR_TBLGEN mlir-tblgen HINTS /usr/lib/llvm-19/bin REQUIRED)
@@ -62,8 +62,8 @@ add_library(pw_third_party_mlir INTERFACE)
 target_include_directories(pw_third_party_mlir SYSTEM INTERFACE "${PW_MLIR_INCLUDE}")
 target_link_libraries(pw_third_party_mlir INTERFACE "-Wl,--start-group,${group},--end-group" ${CMAKE_DL_LIBS} Threads::Threads)
 
-# jemalloc, as one object: its malloc is then the whole process's, that of device plugins too, whereas symbols of archives are hidden in our
-# binaries. What one thread allocates another frees here, in every call; the C library's allocator took half of a worker's time for it.
+# jemalloc, as one object, so that the whole process uses its malloc, including device plugins: symbols of archives are hidden in our
+# binaries. In every call, one thread frees the memory of another; the C library's allocator took half of a worker's time for that.
 set(PW_JEMALLOC_OBJECT "")
 if(NOT PW_SANITIZE)
   find_library(PW_JEMALLOC libjemalloc.a REQUIRED)

@@ -1,6 +1,6 @@
-# check_headers: every header compiles alone. A header with a source of its own name is proven by it (the lint sees to it that the
-# source includes it first) where sources are compiled one by one, PathwaysUnity.cmake; the others get a one-line source each. What they
-# need of others' headers is proven where those are not precompiled, PathwaysPrecompiled.cmake.
+# check_headers: checks that every header compiles alone. A header with a source of its own name needs no more than that source, which
+# includes it first (a lint checks that), in builds that compile sources one by one (PathwaysUnity.cmake). Each other header gets a
+# one-line source. Builds without precompiled headers (PathwaysPrecompiled.cmake) check that third-party headers are included.
 function(pw_check_headers)
   add_custom_target(check_headers)
   file(GLOB folders RELATIVE "${PROJECT_SOURCE_DIR}/pathways" CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/pathways/*")

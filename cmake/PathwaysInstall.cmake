@@ -1,5 +1,5 @@
-# What the wheel carries, as the install component `wheel`; paths are relative to site-packages. The target `wheel_contents`
-# builds exactly that.
+# The contents of the wheel, as the install component `wheel`; paths are relative to site-packages. The target `wheel_contents`
+# builds exactly these.
 function(pw_install_wheel)
   add_custom_target(wheel_contents)
   foreach(binary IN ITEMS pathways-agent pathways-local pathways-controller pathways-worker)
@@ -15,7 +15,7 @@ function(pw_install_wheel)
     endif()
   endforeach()
   if(TARGET pathways_pjrt)
-    # The shared libraries that it needs (plugins/pathways_pjrt/CMakeLists.txt), each once, under the name by which it is looked up.
+    # The shared libraries that it needs (plugins/pathways_pjrt/CMakeLists.txt), each once, under the name that the loader looks up.
     install(CODE "
       file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:pathways_pjrt>\" RESOLVED_DEPENDENCIES_VAR libraries
            PRE_INCLUDE_REGEXES ^libabsl_ ^libatomic ^libprotobuf PRE_EXCLUDE_REGEXES .*)

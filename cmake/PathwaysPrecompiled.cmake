@@ -1,10 +1,10 @@
-# Headers of others, parsed once: most of what compiling a source of ours costs is reading the standard library's, abseil's and protobuf's
-# headers, and in tests gmock's. Without it a build from nothing takes a third longer.
+# Third-party headers, parsed once. Most of the time of compiling a source is spent on the headers of the standard library, abseil,
+# protobuf and, in tests, gmock. Without precompiling, a build from nothing takes a third longer.
 #
 #   pw_precompiled(<target>)         a library of ours
 #   pw_precompiled_test(<target>)    a test
 #
-# Off in builds by clang and under sanitizers: those prove that every file includes what it uses of these headers.
+# Off in builds by clang and under sanitizers: these check that every file includes the headers that it uses.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT PW_SANITIZE)
   set(precompile ON)
 else()
@@ -12,7 +12,7 @@ else()
 endif()
 option(PW_PRECOMPILE "Parse the headers of others once" ${precompile})
 
-# Tests run for seconds; what they test is optimized as ever.
+# Tests run for seconds, so their own code is optimized less; the code under test is optimized as usual.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   set(PW_TEST_OPTIMIZATION -O1)
 else()
@@ -35,7 +35,7 @@ endfunction()
 if(NOT PW_PRECOMPILE)
   return()
 endif()
-add_compile_options(-fpch-preprocess)  # ccache wants it
+add_compile_options(-fpch-preprocess)  # for ccache
 set(headers
   <algorithm> <atomic> <cstdint> <cstring> <deque> <functional> <map> <memory> <mutex> <optional> <set> <string> <string_view> <utility> <vector>
   <absl/container/flat_hash_map.h> <absl/container/flat_hash_set.h> <absl/functional/any_invocable.h> <absl/status/statusor.h>

@@ -1,10 +1,10 @@
-# The rules of the house, one function per kind of target.
+# Build rules, one function for each kind of target.
 #
 #   pw_library(<folder> SRCS ... [HDRS ...] DEPS <folder or pw_third_party_*> ...)
-#       the one library of a folder: target pw_<folder>. DEPS are exactly what the folder may use; two checks hold it to that:
-#       a link test (the whole archive against its declared dependencies and nothing else) and the include lint.
+#       the one library of a folder: target pw_<folder>. The folder may use DEPS and nothing else. Two checks enforce that: a link
+#       test (the whole archive against its declared dependencies alone) and the include lint.
 #   pw_test(<folder> SRCS ... [DEPS ...])          the one test binary of a folder: target pw_<folder>_test, ctest name <folder>;
-#                                                  PROCESSES n where it takes long: so many run it side by side, a share each
+#                                                  PROCESSES n, if it takes long: n processes run it, a share of the tests each
 #   pw_proto(<target> PROTOS ... [DEPS ...] [GRPC]) C++ from .proto files under proto/
 #   pw_binary(<name> SRCS ... DEPS ...)            an executable that hides every symbol it links but malloc's
 #   pw_fuzz(<folder> SRCS ... [DEPS ...])          libFuzzer entry points of a folder, one binary a source; built by the preset `fuzz`
@@ -58,7 +58,7 @@ function(pw_test name)
   set(${name}_tests "${${name}_tests}" PARENT_SCOPE)
 endfunction()
 
-add_custom_target(generated)  # all that tools which read sources must find
+add_custom_target(generated)  # all generated sources, for tools that read sources
 
 function(pw_proto target)
   cmake_parse_arguments(A "GRPC" "" "PROTOS;DEPS" ${ARGN})
@@ -104,7 +104,7 @@ endfunction()
 
 option(PW_FUZZ "Build the fuzzers (clang only)" OFF)
 if(PW_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of what the fuzzers call
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of the code that fuzzers call
 endif()
 add_custom_target(fuzzers)
 
@@ -131,8 +131,8 @@ function(pw_finish_link_tests)
   add_custom_target(link_tests DEPENDS ${tests})
 endfunction()
 
-# pw_mlir_tablegen(<target> <definitions> <generator> <output> [<generator> <output>] ...): C++ from TableGen, in the build folder, included
-# as "pathways/<folder>/<output>". Definitions stay in force until the next .td file.
+# pw_mlir_tablegen(<target> <definitions> <generator> <output> [<generator> <output>] ...): C++ from TableGen, in the build folder,
+# included as "pathways/<folder>/<output>". A definitions file applies to all generators up to the next .td file.
 function(pw_mlir_tablegen target)
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   set(out "${PROJECT_BINARY_DIR}/tablegen/${folder}")

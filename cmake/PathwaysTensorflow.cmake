@@ -1,8 +1,8 @@
-# Where the tensorflow-cpu wheel is, and from it the few C headers that a PJRT host needs.
+# Finds the tensorflow-cpu wheel, and takes from it the few C headers that a PJRT host needs.
 #
-# PW_TENSORFLOW_DIR is the installed `tensorflow` folder; PW_PYTHON an interpreter that has it. The wheel is never imported. The headers
-# are linked into a folder of their own: the wheel's include folder also has another protobuf and XLA's C++ headers, which nothing outside
-# the plugin may see.
+# PW_TENSORFLOW_DIR is the installed `tensorflow` folder; PW_PYTHON is an interpreter that has it. The wheel is never imported. The
+# headers are linked into a folder of their own: the wheel's include folder also has another protobuf and XLA's C++ headers, which
+# only the plugin may see.
 include("${CMAKE_CURRENT_LIST_DIR}/TensorflowFolder.cmake")
 if(NOT EXISTS "${PW_TENSORFLOW_DIR}/include/xla/pjrt/c/pjrt_c_api.h")
   message(FATAL_ERROR "The worker needs the PJRT headers of the tensorflow-cpu 2.21.0 wheel: 'pip install tensorflow-cpu==2.21.0' into the "

@@ -1,5 +1,5 @@
-# Tells ctest of a binary of tests, which says what it found in gtest/<name>.xml of the build tree. With a number of processes each
-# runs its share of the tests: <name>.0, <name>.1 ... The names are left in <name>_tests.
+# Registers a binary of tests with ctest. Its results are in gtest/<name>.xml of the build tree. With a number of processes, each
+# runs its share of the tests: <name>.0, <name>.1 ... Sets <name>_tests to these names.
 function(pw_add_tests name binary)
   set(shares ${ARGN} 1)
   list(GET shares 0 shares)

@@ -1,4 +1,4 @@
-# Language level, warnings, sanitizers and ccache: what every target of ours shares.
+# Language level, warnings, sanitizers and ccache, for every target of ours.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -11,7 +11,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(PW_CCACHE ccache)
 if(PW_CCACHE)
-  # What ccache needs to see through precompiled headers (PathwaysPrecompiled.cmake).
+  # ccache needs these settings for precompiled headers (PathwaysPrecompiled.cmake).
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${PW_CCACHE}")
 endif()
 
@@ -29,8 +29,8 @@ option(PW_THREAD_SAFETY_ANALYSIS "Compile with clang's -Wthread-safety as errors
 # Warnings apply to our folders only; generated protobuf code and third-party headers are system code.
 add_library(pw_warnings INTERFACE)
 target_compile_options(pw_warnings INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
-# Continuous integration refuses warnings, of the compiler that the tree is written for. A developer's may be newer and know more, clang knows
-# others, and g++ guesses worse under sanitizers.
+# Continuous integration treats warnings of g++ as errors. Other builds do not: a developer's newer g++, and clang, have other
+# warnings, and g++ has false ones under sanitizers.
 set(werror OFF)
 if("$ENV{CI}" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT PW_SANITIZE)
   set(werror ON)

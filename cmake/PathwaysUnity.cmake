@@ -1,11 +1,12 @@
-# Sources of a folder compiled several at a time: most of what compiling one costs is instantiating the same templates of the standard
-# library, abseil, protobuf and gmock as its neighbours do. Six tests of a folder take a third of what they take one by one.
+# Compiles the sources of a folder several at a time: most of the time of compiling one is spent on instantiating the same templates of
+# the standard library, abseil, protobuf and gmock as its neighbours. Six tests of a folder take a third of the time that they take one
+# by one.
 #
 #   pw_unity(<target>)    a library or a test of ours
 #
-# Names in the unnamed namespaces of a folder's sources are therefore its own, and what two tests need stands in a header for tests.
-# Off in builds by clang and under sanitizers: those prove that every file compiles alone. Off as well for who edits one file again
-# and again: cmake --preset release -DPW_UNITY=OFF.
+# So names in unnamed namespaces must be unique in a folder, and helpers of two tests are in a header for tests. Off in builds by clang
+# and under sanitizers: these check that every file compiles alone. For editing one file again and again, turn it off by
+# cmake --preset release -DPW_UNITY=OFF.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT PW_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
   set(unity ON)
 else()

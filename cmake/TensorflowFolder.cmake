@@ -1,4 +1,4 @@
-# PW_TENSORFLOW_DIR: the folder of the installed tensorflow package. Asked of an interpreter (PW_PYTHON, or the one of the checkout) without
+# Sets PW_TENSORFLOW_DIR, the folder of the installed tensorflow package. Asks an interpreter (PW_PYTHON, or the checkout's) without
 # importing tensorflow, which takes seconds.
 set(PW_TENSORFLOW_DIR "" CACHE PATH "Folder of the installed tensorflow package (tensorflow-cpu 2.21.0)")
 if(NOT PW_TENSORFLOW_DIR)

@@ -25,7 +25,7 @@ WIDTH, ROWS = 48, 48  # both divide by one, two and three replicas of two device
 
 
 def make_batch(step):
-    """The data of a step depend on its number alone, so that runs can be compared."""
+    """Returns the data of a step. They depend on its number alone, so that runs can be compared."""
     x = np.random.default_rng(step).normal(size=(ROWS, WIDTH)).astype(np.float32)
     return x, np.sin(x[:, :1] * 2) + x[:, 1:2] * x[:, 2:3]
 

@@ -10,7 +10,7 @@ import numpy
 
 import pathways as pw
 
-jax.config.update("jax_enable_x64", True)  # numpy's numbers stay what they are
+jax.config.update("jax_enable_x64", True)  # keeps numpy's float64
 
 
 def get_devices(n):

@@ -1,4 +1,4 @@
-"""An input pipeline on the hosts: each host reads its part of every batch from its own disk, ahead of the step that uses it. No batch passes this process.
+"""An input pipeline on the hosts: each host reads its part of every batch from its own disk, ahead of its use. No batch passes through this process.
 
     JAX_PLATFORMS=pathways PATHWAYS_LOCAL=1x2x2 python examples/input_pipeline.py
 """

@@ -53,7 +53,7 @@ def _share_objects_with_make():
 
 
 def _build_page():
-    """Builds the operators' page, which the package can do without: a machine without node or npm's registry gets a sentence about it."""
+    """Builds the operators' page. The package works without it: a machine without node or npm's registry only gets a warning."""
     if subprocess.run([ROOT / "tools" / "page.sh"], check=False).returncode != 0:
         print("pathways: the operators' page was not built; all but 'pathways up --page' works without it", file=sys.stderr, flush=True)
 

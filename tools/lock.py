@@ -1,7 +1,7 @@
-"""Writes tools/locks: the packages of each tools/requirements*.txt with the SHA-256 of every file of theirs on the registry. tools/setup.sh installs
-those files and no others (pip's --require-hashes). Run by `make locks` after a requirement has changed. Downloads no package.
+"""Writes tools/locks: the packages of each tools/requirements*.txt, with the SHA-256 of all their files on the registry. tools/setup.sh installs
+only those files (pip's --require-hashes). `make locks` runs this after a requirement has changed. It downloads no package.
 
-tools/requirements-unpinned.txt has no lock: it stands for whatever is newest (`make newest`)."""
+tools/requirements-unpinned.txt has no lock: it stands for the newest versions (`make newest`)."""
 
 import pathlib
 import re
@@ -31,7 +31,7 @@ def entries(text):
 
 
 def stale(requirements):
-    """Returns what is wrong with the lock of a file, or None."""
+    """Returns the fault of a file's lock as text; None if the lock is up to date."""
     lock = LOCKS / requirements.name
     if not lock.exists():
         return f"{lock.name} is missing"
@@ -45,7 +45,7 @@ def stale(requirements):
 
 
 def write(requirements, uv):
-    """Every requirement is listed, so uv need not look for others: what is locked is what is listed."""
+    """Writes the lock of a file, by uv. The file lists every requirement, so uv adds no others."""
     python = PYTHON.get(requirements.name, "3.11.7")
     done = subprocess.run([uv, "pip", "compile", "--quiet", "--no-deps", "--generate-hashes", "--no-annotate", "--no-header", "--python-version", python,
                            requirements.name], cwd=TOOLS, capture_output=True, text=True, check=False)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the operators' page (web/) into build/page/dist, from where the wheel takes it. Does nothing where nothing has changed since. The packages that it
-# is built with are those of web/package-lock.json, by their hashes; none of their scripts is run. On a machine without node and npm, says so and goes on:
-# all but `pathways up --page` works without the page.
+# Builds the operators' page (web/) into build/page/dist, from where the wheel takes it. Does nothing if nothing has changed since. It is built with the
+# packages of web/package-lock.json, by their hashes; none of their scripts is run. A machine without node and npm gets a warning: all but
+# `pathways up --page` works without the page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'page: %s\n' "$*" >&2; }
 
-# What the page is made of, as one hash.
+# A hash of all that the page is built from.
 state=$(find web docs/operators.md tools/page.sh -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16)
 [ ! -e "build/page/.ready-$state" ] || exit 0
 

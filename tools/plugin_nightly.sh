@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the CPU plugin alone with the newest tf-nightly-cpu of the registry, and runs its tests: its own programs, then tests/plugin on the
-# newest jax that tools/setup.sh has installed. Says what passed with which versions. Nightly wheels disappear from the registry, so nothing
+# newest jax that tools/setup.sh has installed. Prints the results and the versions. Nightly wheels disappear from the registry, so nothing
 # else depends on this, and each run asks for the newest anew. plugin_nightly.sh [FOLDER]: the environment (2 GB) and the build tree go there.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ python=$folder/venv/bin/python
 plugin=$folder/tree/libpjrt_cpu.so
 
 say() { printf 'plugin-nightly: %s\n' "$*"; }
-# step LOG COMMAND...: runs it; where it fails, shows the end of its output and ends.
+# step LOG COMMAND...: runs the command; if it fails, shows the end of its output and exits.
 step() {
   local log=$folder/$1.log
   "${@:2}" >"$log" 2>&1 && return

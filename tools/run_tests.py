@@ -27,7 +27,7 @@ RESULTS = ROOT / "build" / "results"
 PYTHON_TESTS = ["tools/lint", "tools/tests", "tests/plugin", "tests/wire", "tests/wheel", "python/tests", "tests/e2e"]
 LONG_TESTS = ["tests/plugin", "python/tests", "tests/e2e"]  # worth a process for each processor
 MOST_PROCESSES = 8  # each with its cluster takes up to 3 GiB
-# What every supported jax has to pass. tests/wire is not among it: it looks at the jaxlib of each environment by itself.
+# Every supported jax must pass these. tests/wire is not among them: it checks the jaxlib of every environment itself.
 CLIENT_TESTS = [f"tests/e2e/{test}.py" for test in (
     "arrays/test_arrays", "arrays/test_moves", "arrays/test_sharding", "clients/test_devices", "programs/test_callback_order",
     "programs/test_callbacks", "programs/test_colocated_python", "programs/test_newer_programs", "programs/test_program_effects",

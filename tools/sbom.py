@@ -1,6 +1,5 @@
-"""Writes the software bill of materials of the wheel (CycloneDX 1.6): the Debian packages whose libraries are linked into it or whose headers are
-compiled into it, as the build tree tells, the Python packages it is built with (tools/locks), and the npm packages of the operators' page
-(web/package-lock.json). `make sbom`."""
+"""Writes the software bill of materials of the wheel (CycloneDX 1.6), for `make sbom`: the Debian packages whose libraries or headers the build tree
+uses, the Python packages that the wheel is built with (tools/locks), and the npm packages of the operators' page (web/package-lock.json)."""
 
 import base64
 import json
@@ -32,11 +31,11 @@ def included():
 
 
 def debian(paths):
-    """Returns {package: version} of what owns these files."""
+    """Returns the Debian packages that own these files: name, version, arch."""
     real = sorted({str(pathlib.Path(path).resolve()) for path in paths} | set(paths))
     owners = set()
     for at in range(0, len(real), 500):
-        done = subprocess.run(["dpkg", "-S", *real[at:at + 500]], capture_output=True, text=True, check=False)  # it fails for a file that nobody owns
+        done = subprocess.run(["dpkg", "-S", *real[at:at + 500]], capture_output=True, text=True, check=False)  # it fails for a file of no package
         owners |= {line.rpartition(": ")[0] for line in done.stdout.splitlines() if not line.startswith("diversion ")}
     names = sorted({name.strip() for owner in owners for name in owner.split(",")})
     lines = _output("dpkg-query", "-W", "-f=${Package} ${Version} ${Architecture}\\n", *names).splitlines() if names else []

@@ -5,7 +5,7 @@
 #   tools/setup.sh demo   the packages and build/venv alone: what building and `make demo` need
 #   tools/setup.sh dev    the clang family too (lint, thread-safety analysis, fuzzing)
 #   tools/setup.sh ray    build/venv-ray alone: what the tests of `pathways up --on ray` need
-#   tools/setup.sh unpinned  build/venv-unpinned alone: whatever the registry has that is newest (make newest)
+#   tools/setup.sh unpinned  build/venv-unpinned alone: the newest versions on the registry (make newest)
 #   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
 #   tools/setup.sh docs   build/venv-docs alone: what builds the documentation's site
 #   tools/setup.sh lock   build/venv-lock alone: what writes and audits tools/locks
@@ -14,7 +14,7 @@
 #   tools/setup.sh page   what the browser test of the operators' page needs alone: chromium, and node and npm if there are none
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
 #   tools/setup.sh tunix    build/venv-tunix alone: Tunix with the newest jax (2 GB)
-# Reaches for the network only where something is missing; the second run costs a fraction of a second.
+# Uses the network only if something is missing; a second run takes a fraction of a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -42,7 +42,7 @@ install_packages() {
 }
 
 # make_venv DIR LOCK...: a Python environment with the packages of the locks (tools/lock.py), made anew in place when they change. Each lock lists
-# all that is wanted, so pip looks for no other package, and takes no file whose hash is not in it. It is of the Python that $PYTHON names.
+# all that is wanted, so pip looks for no other package, and takes no file whose hash is not in it. $PYTHON names the Python.
 make_venv() {
   local dir=$1 stamp lock
   stamp=$dir/.ready-$(cat "${@:2}" | sha256sum | cut -c1-16)
@@ -69,7 +69,7 @@ newest_candidates() {
 
 fits_newest() { "$1" -c 'import sys, ensurepip; sys.exit(not (3, 12) <= sys.version_info < (3, 15))' 2>/dev/null; }
 
-# The Python for build/venv-newest: newer than what the build needs, because the newest jax wants it. Prints nothing where none is found.
+# Prints the Python for build/venv-newest, which is newer than the build needs, because the newest jax wants it. Prints nothing if none is found.
 newest_python() {
   local one
   if [ -n "${PYTHON_NEWEST:-}" ]; then
@@ -82,8 +82,8 @@ newest_python() {
   done < <(newest_candidates)
 }
 
-# The environment of the newest jax. Everything else works without it, so its absence is told and is no error; tools/run_tests.py lists
-# the tests that do not run for it.
+# Makes the environment of the newest jax. All else works without it, so its absence is reported and is no error; tools/run_tests.py lists
+# the tests that do not run without it.
 make_newest() {
   local python=
   [ -x build/venv-newest/bin/python ] || python=$(newest_python)
@@ -95,7 +95,7 @@ make_newest() {
   PYTHON=$python make_venv build/venv-newest tools/locks/requirements-newest.txt
 }
 
-# As newest_python, where nothing can be done without it.
+# As newest_python, but ends with an error if none is found.
 demand_newest_python() {
   local python
   python=$(newest_python)
@@ -139,7 +139,7 @@ else
   install_packages tools/packages.txt
 fi
 "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed; name one with PYTHON=..."
-# Side by side: what takes time is unpacking.
+# In parallel: unpacking takes most of the time.
 make_venv build/venv tools/locks/requirements.txt tools/locks/requirements-nodeps.txt & pending=($!)
 if [ "${1:-}" = demo ]; then wait "${pending[0]}"; exit; fi
 make_newest & pending+=($!)

@@ -21,7 +21,7 @@ class Report:
 
 
 def skip_reason(case):
-    """Returns why a test was skipped, on one line. GoogleTest puts file and line on a line before. For a whole file, pytest has the reason in the text."""
+    """Returns the reason of a skip, on one line. GoogleTest has file and line on a line before; pytest has the reason of a whole file in the text."""
     skipped = case.find("skipped")
     if skipped is None:
         return f"the runner says '{case.get('status')}'"
@@ -63,7 +63,7 @@ class ExpectedSkips:
         return entry[0] == step and re.fullmatch(pattern, reason)
 
     def compare(self, counts):
-        """counts: {(step, reason): number}. Returns (lines for skips that the list does not allow, lines for entries that match no skip)."""
+        """Returns (lines for skips that the list does not allow, lines for entries that match no skip). counts: {(step, reason): number}."""
         beyond, seen = [], collections.Counter()
         for (step, reason), count in sorted(counts.items()):
             entry = next((e for e in self.entries if self._covers(e, step, reason)), None)

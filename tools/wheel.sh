@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds our wheel from an existing build tree and installs it into the environments that tools/setup.sh makes, or into those that are
-# named: wheel.sh TREE [VENV...]. Does nothing where neither the binaries nor the Python sources have changed since.
+# named: wheel.sh TREE [VENV...]. Does nothing if neither the binaries nor the Python sources have changed since.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tree=$1
@@ -11,7 +11,7 @@ if [ $# = 0 ]; then
   for file in tools/requirements-jax-[0-9]*.txt; do venvs+=("build/venv-${file:19:-4}"); done
 fi
 
-# What the wheel is made of, as one hash.
+# A hash of all that the wheel is made of.
 state=$({
   find "$tree/bin" -type f -name 'pathways-*' -print0 | sort -z | xargs -0 -r sha256sum
   find "$tree" \( -name libpjrt_cpu.so -o -name libpathways_pjrt.so \) -print0 | sort -z | xargs -0 -r sha256sum
@@ -40,7 +40,7 @@ link_tensorflow() {
   done
 }
 
-# One wheel is for every version of Python: it holds programs and plain Python, no extension module.
+# The wheel fits every version of Python: it holds programs and plain Python, no extension module.
 install_into() {
   echo "wheel: installing into $1"
   "$1/bin/pip" install -q --disable-pip-version-check --no-deps --force-reinstall build/wheel/*.whl

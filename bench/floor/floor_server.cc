@@ -7,9 +7,9 @@
 #include "bench/floor/service.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
-#include "pathways/base/flags.h"
-#include "pathways/base/port_file.h"
-#include "pathways/base/stop_signal.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/process/port_file.h"
+#include "pathways/base/process/stop_signal.h"
 
 int main(int argc, char** argv) {
   pw::StopSignal stop;

@@ -1,4 +1,4 @@
-// HostBuffers: the uploads that have arrived, and the sizes of the buffers that clients may download; no contents. Keyed by
+// HostBuffers: the uploads that have arrived, and the sizes of the buffers that clients may download, without contents. Keyed by
 // session and host-buffer handle. Thread-safe: all threads of a floor server share it.
 #pragma once
 

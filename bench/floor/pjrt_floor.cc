@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string>
 
-#include "pathways/base/flags.h"
+#include "pathways/base/process/flags.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace {
@@ -21,7 +21,7 @@ int64_t ResidentBytes() {
   return 0;
 }
 
-// Prints the plugin's message; true if there was one.
+// Prints the plugin's error, if any. Returns whether there was one.
 bool Failed(const PJRT_Api* api, PJRT_Error* error) {
   if (error == nullptr) return false;
   PJRT_Error_Message_Args message{};

@@ -1,7 +1,7 @@
-// FloorService: the gRPC side of the floor server. A FloorSession answers the requests whose answers a client needs. Uploaded
-// host buffers are discarded; downloads are zeros of the right size, in chunks of 1 MiB. It uses gRPC's callback interface, as
-// the real front end does. A request then wakes no thread of the server's own, so the floor takes as little processor time from
-// the client as a server can.
+// FloorService: the gRPC side of the floor server. A FloorSession answers the requests for which a client waits. Uploaded host
+// buffers are discarded; downloads are zeros of the right size, in chunks of 1 MiB. It uses gRPC's callback interface, as the
+// real front end does. So a request wakes no thread of the server's own, and the server takes little processor time from the
+// client.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class FloorService final : public xla::ifrt::proxy::GrpcIfrtService::CallbackSer
       grpc::CallbackServerContext* context) override;
   grpc::ServerReadReactor<xla::ifrt::proxy::GrpcHostBufferStoreRequest>* HostBufferStore(
       grpc::CallbackServerContext* context, xla::ifrt::proxy::GrpcHostBufferStoreResponse* response) override;
-  // If no session has set the buffer's size, the handle itself is the size: a bare stream asks this way.
+  // If no session has set the buffer's size, the handle itself is the size, as in stream_floor.cc.
   grpc::ServerWriteReactor<xla::ifrt::proxy::GrpcHostBufferLookupResponse>* HostBufferLookup(
       grpc::CallbackServerContext* context, const xla::ifrt::proxy::GrpcHostBufferLookupRequest* request) override;
   grpc::ServerUnaryReactor* HostBufferDelete(grpc::CallbackServerContext* context,

@@ -1,9 +1,9 @@
-// FloorSession: the least a server can do so that a stock jax client runs `y = f(y)`.
+// FloorSession: a server's minimal work for a stock jax client that runs `y = f(y)`.
 //
 // It keeps the spec of every array and computes nothing: an executable's one output has the spec of its first argument, and
-// contents are zeros. Requests that a client does not wait for get no answer (unless `answer_all`). The time of a request is then
-// the client's own cost: the floor against which the real server is measured. A question whether an array is ready is answered
-// when its upload has arrived. Other kinds of requests are answered with UNIMPLEMENTED. Called by one thread at a time.
+// contents are zeros. Requests for which a client does not wait get no answer (unless `answer_all`). The time of a request is
+// then the client's own cost: the floor to which the real server is compared. A CheckValueReady request is answered when the
+// array's upload has arrived. Other kinds of requests get UNIMPLEMENTED. Called by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@ class FloorSession {
 
   // May be called later and on another thread.
   using Respond = std::function<void(xla::ifrt::proxy::IfrtResponse)>;
-  // Calls `respond` once where an answer is needed.
+  // Calls `respond` once if an answer is needed.
   void Handle(const xla::ifrt::proxy::IfrtRequest& request, Respond respond);
 
  private:
-  using Output = xla::ifrt::proxy::LoadedExecutableExecuteResponse::Output;  // an array's spec, as jax wants it
+  using Output = xla::ifrt::proxy::LoadedExecutableExecuteResponse::Output;  // an array's spec, in jax's form
 
   void Init(xla::ifrt::proxy::InitResponse* response) const;
   void Compile(const xla::ifrt::proxy::CompileRequest& request, xla::ifrt::proxy::CompileResponse* response);
   void Metadata(xla::ifrt::proxy::LoadedExecutableMetadataResponse* response) const;
-  // False: the client has the results' handles and does not wait.
+  // Returns false if the client has the results' handles and does not wait.
   bool Execute(const xla::ifrt::proxy::LoadedExecutableExecuteRequest& request,
                xla::ifrt::proxy::LoadedExecutableExecuteResponse* response);
   void Put(const xla::ifrt::proxy::MakeArrayFromHostBufferRequest& request);

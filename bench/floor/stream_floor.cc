@@ -1,6 +1,6 @@
 // stream_floor: measures a bare gRPC stream in C++ to a floor_server in another process, in chunks of the size of jax's client.
 // Both ends discard the bytes. The caller starts each round by a line on standard input, "up" or "down", and gets a JSON line. So
-// rounds can take turns with those of other sides. Ends at the end of standard input.
+// rounds can take turns with those of other programs. It ends at the end of standard input.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -10,8 +10,8 @@
 #include "bench/floor/service.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
+#include "pathways/base/process/flags.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ void Up(GrpcIfrtService::Stub& stub, int64_t bytes) {
 void Down(GrpcIfrtService::Stub& stub, int64_t bytes) {
   grpc::ClientContext context;
   GrpcHostBufferLookupRequest request;
-  request.set_handle(bytes);  // stands for the size, see FloorService
+  request.set_handle(bytes);  // the size: see FloorService
   const auto reader = stub.HostBufferLookup(&context, request);
   GrpcHostBufferLookupResponse chunk;
   int64_t received = 0;

@@ -35,7 +35,7 @@ def parts(name, side, cluster):
     it is not started."""
     pids = side.processes() if side is not None else []
     if not pids or name not in (_setup.OURS, _setup.OURS_ONE):
-        return {"client": pids} if pids else {}  # of other systems, all of them together
+        return {"client": pids} if pids else {}  # other systems: all processes together
     client, *door = pids
     if name == _setup.OURS_ONE:
         return {"client": [client], ONE_PROCESS: door}

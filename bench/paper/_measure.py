@@ -45,7 +45,7 @@ def _where(asks, rates, meter, cluster):
         for each in (each for each in asks if each.what == kind and "error" not in rates[each.name]):
             rate = rates[each.name]
             entry = _breakdown.of_turns(each.side, kind, rate, nodes, meter.turns)
-            if each.side == _setup.OURS:  # a recording is asked for at the cluster's address, which the other one has for its client alone
+            if each.side == _setup.OURS:  # a recording needs the cluster's address; the other one's is known to its client alone
                 try:
                     entry |= _breakdown.recordings(each.one, cluster, kind, nodes, rate["per_s"], _setup.DEPTH)
                 except (RuntimeError, OSError, KeyError) as error:  # the rest is still useful
@@ -67,7 +67,7 @@ REAL6, SIMULATED6 = ((1, 2), (16, 8)), {(16, 8): (100, 300, 1000, 2300, 10000), 
 SIZES6, SIZES6_MANY = (10, 100, 300, 1000, 3000, 20000, 65000), (1, 10, 100, 1000)  # the longest take about 10 and 30 ms of device time
 OPERATION_A_US = "1e6:0:0"
 MANY_HOSTS = 4
-ROUNDS6_MANY = 5  # where rounds take long
+ROUNDS6_MANY = 5  # for rows whose rounds take long
 ROUNDS6_WHERE = 3  # of the calls that say where the time goes
 
 

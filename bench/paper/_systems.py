@@ -20,7 +20,7 @@ from _rows import say as _say  # noqa: E402
 
 RIVAL_SECONDS = 120  # for an answer, compiling included; a side that is late is not asked for that kind again
 SIMULATED_SECONDS = 900
-CATCH_UP_SECONDS = 0.2  # after a pause: what Ray's daemons were to do meanwhile
+CATCH_UP_SECONDS = 0.2  # after a pause, for the work of Ray's daemons that has piled up
 SCRIPT = HERE / "_side.py"
 
 

@@ -9,7 +9,7 @@ from _setup import Spread
 
 # The origin of a target.
 PAPER = "the paper's"
-READING = "our reading of the paper"  # which has another rival, model or size there
+READING = "our reading of the paper"  # the paper has another rival, model or size there
 OWN_AIM = "our own aim"
 
 

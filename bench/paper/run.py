@@ -38,7 +38,7 @@ PAGE = "docs/paper.md"
 NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIVED)
 LIMIT_SECONDS = 2400  # for one figure
 FAREWELL_SECONDS = 20  # for a figure to write its result once its time is over
-# About the seconds of each figure on two cores. The minutes of a run are divided in this proportion.
+# The approximate seconds of each figure on two cores. The minutes of a run are divided in this proportion.
 SECONDS = {"5": 760, "6": 480, "7": 110, "8": 230, "9": 90, "table1": 530, "large": 40, "table2": 230, "pipelines": 1040, "10": 120, "12": 50, "islands": 160}
 
 

@@ -1,5 +1,5 @@
-// A C++ program on a cluster, without Python and gRPC: it uses only pathways/client. It compiles a StableHLO text for a device of
-// each of two islands, runs the second on the result of the first, and reads the result.
+// A C++ program on a cluster, without Python and gRPC: it uses only pathways/client. It compiles a StableHLO program for one
+// device in each of two islands. It runs the second executable on the result of the first, and reads the result.
 //
 //   pathways-controller --listen-clients unix:clients.sock ...      and workers of two islands
 //   two_islands unix:clients.sock
@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "pathways/base/await.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/await.h"
 #include "pathways/client/client.h"
 
 namespace {
@@ -27,7 +27,7 @@ module @doubled {
   }
 })";
 
-// The first device of each island.
+// Returns the first device of each island.
 std::map<std::string, pw::DeviceId> FirstOfIslands(const pw::session::ClusterInfo& cluster) {
   std::map<std::string, pw::DeviceId> first;
   for (const auto& device : cluster.devices) first.try_emplace(device.string_attributes.at("island"), device.id);
@@ -54,7 +54,7 @@ absl::Status Run(const pw::client::Client::Options& options) {
   const pw::buffers::ArraySpec spec{pw::buffers::DType::kF32, {4}, pw::buffers::Sharding::SingleDevice(here, "")};
   const Array x =
       client->Put(spec, pw::Bytes::Copy({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
-  // None of these waits: each names what the one before will have made.
+  // None of these calls waits: each takes the future result of the one before.
   const std::vector<Array> y = client->Execute(doubled_here, {&x});
   const Array moved = client->Copy(y[0], {there});
   const std::vector<Array> z = client->Execute(doubled_there, {&moved});
@@ -70,7 +70,9 @@ absl::Status Run(const pw::client::Client::Options& options) {
 
 int main(int argc, char** argv) {
   if (argc != 2 && argc != 3) {
-    std::fprintf(stderr, "usage: two_islands ADDRESS [TOKEN_FILE]    where a controller listens for clients: unix:PATH, or HOST:PORT and a user's token file\n");
+    std::fprintf(stderr,
+                 "usage: two_islands ADDRESS [TOKEN_FILE]    where a controller listens for clients: unix:PATH, or HOST:PORT and "
+                 "a user's token file\n");
     return 2;
   }
   pw::client::Client::Options options;

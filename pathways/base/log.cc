@@ -66,7 +66,7 @@ LogLine::~LogLine() {
 }
 
 void CheckFailed(const char* condition, const char* file, int line) {
-  Destination() = STDERR_FILENO;  // the process ends: its user must see why
+  Destination() = STDERR_FILENO;  // so that the user sees why the process ends
   LogLine(LogLevel::kError, file, line).stream() << "internal error, please report: check failed: " << condition;
   std::abort();
 }

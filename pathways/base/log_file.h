@@ -5,8 +5,8 @@
 
 namespace pw {
 
-// From now on, appends log lines to this file instead of standard error. For libraries in programs whose standard error is the user's. Returns false,
-// and changes nothing, if the file cannot be opened. Any thread.
+// Appends later log lines to this file instead of standard error, for libraries in programs that need standard error themselves.
+// Returns false, and changes nothing, if the file cannot be opened. Any thread.
 bool LogTo(const std::string& path);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// The release of pathways to which a process belongs; pyproject.toml has the same.
+// The release of pathways to which a process belongs; pyproject.toml has the same number.
 #pragma once
 
 namespace pw {

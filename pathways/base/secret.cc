@@ -17,7 +17,7 @@ std::string RandomKey() {
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(key.size())) return key;
   PW_LOG_ERROR << "the system gives no random bytes";
-  std::abort();  // a guessable key would admit anybody
+  std::abort();  // a guessable key would admit any client
 }
 
 }  // namespace pw

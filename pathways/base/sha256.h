@@ -1,4 +1,4 @@
-// Sha256: names contents by a hash that nobody can make two contents share.
+// Sha256: names contents by a hash without known collisions.
 #pragma once
 
 #include <string>

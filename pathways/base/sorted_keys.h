@@ -1,7 +1,7 @@
 // SortedKeysWhere: the keys of a table's entries that satisfy a predicate, in ascending order.
 //
 // For events that affect many entries, such as a lost host or an ended session. The order of a hash table differs between
-// processes. A sorted order makes every run do the same, as the simulator's seeds require.
+// processes; a sorted order makes runs reproducible, as the simulator's seeds require.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<typename Map::key_type> SortedKeysWhere(const Map& map, Predicate pr
   return keys;
 }
 
-// Removes those entries and returns their values in the same order.
+// Removes the entries that satisfy the predicate, and returns their values in the same order.
 template <class Map, class Predicate>
 std::vector<typename Map::mapped_type> TakeWhere(Map& map, Predicate predicate) {
   std::vector<typename Map::mapped_type> taken;

@@ -1,5 +1,5 @@
-// Marks an error of one host that another host has caused, because it cannot be reached. The controller knows whether that host is lost, and
-// tells users so instead (controller/hosts/host_losses.h). The mark travels in Status.unreachable_host (worker.proto).
+// Marks an error that a host reports because it cannot reach another host. If the controller knows that the other host is lost,
+// users get that error instead (controller/hosts/host_losses.h). The mark travels in Status.unreachable_host (worker.proto).
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace pw {
 
 absl::Status WithUnreachableHost(absl::Status status, HostId host);
-// UNAVAILABLE with the mark.
+// Returns UNAVAILABLE with the mark.
 absl::Status UnreachableHostError(HostId host, absl::string_view message);
 std::optional<HostId> UnreachableHost(const absl::Status& status);
 

@@ -1,4 +1,4 @@
-// UTF-8 in text from outside, which may be anything.
+// Checks UTF-8 in text from outside.
 #pragma once
 
 #include <cstddef>

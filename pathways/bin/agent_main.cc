@@ -8,21 +8,21 @@
 #include <memory>
 #include <string>
 
-#include "pathways/base/clock.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
-#include "pathways/base/notice.h"
-#include "pathways/base/open_files.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/process/notice.h"
+#include "pathways/base/process/open_files.h"
+#include "pathways/base/process/stop_signal.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/stop_signal.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/front_door.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/identity/credentials.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/longest_silence.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/sockets/longest_silence.h"
 
 namespace {
 
@@ -45,8 +45,10 @@ std::string NetworkName() {
 }
 
 void Declare(Options* options, pw::Flags* flags) {
-  flags->Add("cluster", &options->cluster.controller, "ADDRESS", "the controller: where its clients connect, HOST:PORT or unix:PATH");
-  flags->Add("patience", &options->cluster.patience, "DURATION", "how long the controller may be out of reach while a session is opened");
+  flags->Add("cluster", &options->cluster.controller, "ADDRESS",
+             "the controller: where its clients connect, HOST:PORT or unix:PATH");
+  flags->Add("patience", &options->cluster.patience, "DURATION",
+             "how long the controller may be out of reach while a session is opened");
   pw::identity::DeclareCredentials(&options->credentials, "a user's", flags);
   pw::DeclareFrontDoor(&options->door, flags);
   flags->Add("notices", &options->notices, "FD",
@@ -56,12 +58,13 @@ void Declare(Options* options, pw::Flags* flags) {
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {
   if (options.cluster.controller.empty()) {
-    return absl::InvalidArgumentError("--cluster must name the address where the controller's clients connect (its --listen-clients)");
+    return absl::InvalidArgumentError(
+        "--cluster must name the address where the controller's clients connect (its --listen-clients)");
   }
   PW_ASSIGN_OR_RETURN(const pw::identity::Credentials credentials,
                       pw::identity::CredentialsFor(options.cluster.controller, options.credentials));
   options.cluster.token = credentials.token;
-  // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
+  // Destroyed in the reverse order: clients, timers, connections, the executor and its remaining tasks, then the state.
   pw::SteadyClock clock;
   std::unique_ptr<pw::client::RemoteCluster> cluster;
   pw::ThreadPool executor("pw-agent", 1);
@@ -77,7 +80,8 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
     PW_LOG_WARNING << line;
     if (fd >= 0) pw::PrintNotice(fd, line);
   };
-  cluster = std::make_unique<pw::client::RemoteCluster>(options.cluster, pw::client::Link::Environment{&transport, &strand, &timers, &clock});
+  cluster = std::make_unique<pw::client::RemoteCluster>(options.cluster,
+                                                        pw::client::Link::Environment{&transport, &strand, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_LOG_INFO << "agent: jax programs connect to " << door->address() << "; the controller is at " << options.cluster.controller;
   PW_LOG_INFO << "agent: stopping: " << stop->Wait(options.exit_with_parent);
@@ -89,12 +93,13 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
 int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
-  signal(SIGPIPE, SIG_IGN);             // nobody may read what it prints any more
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // its complaints repeat, less clearly, what our errors say
+  signal(SIGPIPE, SIG_IGN);             // the reader of its output may be gone
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // gRPC's log lines repeat our errors, less clearly
   Options options;
-  pw::Flags flags("pathways-agent",
-                  "The front door of a cluster, beside its clients: serves jax programs (JAX_PLATFORMS=proxy, or our package), and speaks "
-                  "to the controller for them.");
+  pw::Flags flags(
+      "pathways-agent",
+      "The front door of a cluster, beside its clients: serves jax programs (JAX_PLATFORMS=proxy, or our package), and speaks "
+      "to the controller for them.");
   Declare(&options, &flags);
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
   const absl::Status status = Serve(options, &stop);

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "pathways/base/machine_memory.h"
+#include "pathways/base/memory/machine_memory.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/gang/scheduler.h"
 
@@ -33,12 +33,12 @@ void DeclareCluster(ClusterFlags* options, Flags* flags) {
   flags->Add("virtual-devices", &options->cluster.virtual_devices, "N",
              "how many devices a client's virtual slices may have together; 0: four times the cluster's, at least 64");
   flags->Add("checksum", &options->checksum, "all hosts protect transfers to each other by checksums (CRC-32C)");
-  flags->Add(
-      "spill", &options->spill,
-      "when a device's memory (--memory-limit) is full, its host moves arrays that no computation uses to host memory");
+  flags->Add("spill", &options->spill,
+             "when a device's memory (--memory-limit) is full, its host moves arrays that no computation uses to host memory");
   flags->Add("coalesce-delay", &options->coalesce_delay, "DURATION",
              "how long a host delays dataflow messages so that one frame carries several; 0: 200us");
-  flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES", "a host sends delayed messages earlier once they have this size; 0: 64 KiB");
+  flags->Add("coalesce-bytes", &options->coalesce_bytes, "BYTES",
+             "a host sends delayed messages earlier once they have this size; 0: 64 KiB");
   flags->Add("coalesce-messages", &options->coalesce_messages, "N", "or once there are this many; 0: 1024");
   flags->Add("dispatch", &options->dispatch, "parallel|sequential",
              "how hosts get programs of many nodes: all nodes at once, or node by node, for comparison");
@@ -46,10 +46,13 @@ void DeclareCluster(ClusterFlags* options, Flags* flags) {
              "which client's computation is next: by arrival, by weight (shares of device time) or by priority");
   flags->Add("gang-window", &options->gang_window, "DURATION",
              "how far ahead of its work a device gets computations, in predicted time");
-  flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N", "how many computations a device gets ahead, however long they take");
-  flags->Add("gang-aging", &options->gang_aging, "DURATION", "with --policy=priority: waiting this long raises the priority by one");
+  flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N",
+             "how many computations a device gets ahead, however long they take");
+  flags->Add("gang-aging", &options->gang_aging, "DURATION",
+             "with --policy=priority: waiting this long raises the priority by one");
   flags->Add("hang-limit", &options->cluster.hangs.least, "DURATION",
-             "a computation that takes ten times its predicted time, and longer than this, is reported as hanging; a program's first run after six times this");
+             "a computation that takes ten times its predicted time, and longer than this, is reported as hanging; a program's "
+             "first run after six times this");
 }
 
 absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options) {

@@ -1,4 +1,4 @@
-// ClusterFlags: what the command line says of a cluster's controller, wherever it runs: `pathways-controller` or `pathways-local`.
+// ClusterFlags: the command-line flags of a cluster's controller, which runs in `pathways-controller` or `pathways-local`.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/flags.h"
+#include "pathways/base/process/flags.h"
 #include "pathways/controller/options.h"
 
 namespace pw {
@@ -24,7 +24,7 @@ struct ClusterFlags {
 };
 
 void DeclareCluster(ClusterFlags* options, Flags* flags);
-// INVALID_ARGUMENT names the flag.
+// Converts the flags. INVALID_ARGUMENT names the wrong flag.
 absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags& options);
 
 }  // namespace pw

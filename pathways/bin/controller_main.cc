@@ -14,17 +14,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
-#include "pathways/base/open_files.h"
-#include "pathways/base/port_file.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/process/open_files.h"
+#include "pathways/base/process/port_file.h"
+#include "pathways/base/process/stop_signal.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/stop_signal.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
 #include "pathways/bin/metrics_flags.h"
@@ -33,8 +33,8 @@
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/identity/token_file.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/longest_silence.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/sockets/longest_silence.h"
 #include "pathways/session/service.h"
 #include "pathways/usage/usage_writer.h"
 
@@ -44,7 +44,7 @@ constexpr absl::Duration kLongestGrace = absl::Hours(24 * 7);
 
 struct Options {
   pw::ClusterFlags cluster;
-  pw::identity::CredentialOptions credentials;  // --tls also of what it serves
+  pw::identity::CredentialOptions credentials;  // --tls applies to the served addresses, too
   std::string identity;
   std::string operator_token_file, worker_token_file, agent_token_file;
   std::string token_create;
@@ -151,7 +151,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("version", &options->version, "print the version");
 }
 
-// Returns who is let in; none: processes of this user by Unix sockets, and everybody where TLS is off.
+// Returns the cluster's identity, which admits clients and hosts. Null: admits processes of this user on Unix sockets, and, if
+// TLS is off, every client.
 absl::StatusOr<std::unique_ptr<pw::identity::ClusterIdentity>> OpenIdentity(const Options& options, pw::Clock* clock) {
   const std::string& tls = options.credentials.tls;
   if (tls != "on" && tls != "off") return absl::InvalidArgumentError("--tls must be on or off");
@@ -176,7 +177,7 @@ struct KeptToken {
   std::string token;
 };
 
-// Takes the tokens in these files, and makes new ones where there is none that is valid.
+// Reads the tokens in these files, and makes a new one for each file without a valid token.
 absl::StatusOr<std::vector<KeptToken>> KeepTokens(const Options& options, pw::identity::ClusterIdentity* identity) {
   using pw::identity::Role;
   std::vector<KeptToken> kept;
@@ -197,7 +198,7 @@ absl::StatusOr<std::vector<KeptToken>> KeepTokens(const Options& options, pw::id
   return kept;
 }
 
-// Makes the controller's certificate anew every day.
+// Renews the controller's certificate every day.
 void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw::Executor* strand) {
   timers->After(absl::Hours(24), strand, [=] {
     if (const absl::Status status = identity->Renew(); !status.ok()) {
@@ -247,9 +248,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.identity = identity.get();
   cluster_options.client_grace = options.client_grace;
   cluster_options.host_grace = options.host_grace;
-  // Before anybody connects: from then on the identity belongs to the cluster's strand.
+  // Called before any client connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
-  // Destroyed in the reverse order: clients, timers, connections, the executor with what it still runs, then the state.
+  // Destroyed in the reverse order: clients, timers, connections, the executor and its remaining tasks, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
   pw::ThreadPool executor("pw-controller", 1);
@@ -278,7 +279,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
 
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
-  metrics.reset();  // asks no more
+  metrics.reset();  // sends the cluster no more requests
   page.reset();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;

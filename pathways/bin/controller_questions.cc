@@ -8,16 +8,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/future.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/future.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/client/remote_cluster.h"
-#include "pathways/net/asio_transport.h"
+#include "pathways/net/asio/asio_transport.h"
 #include "pathways/v1/admin.pb.h"
 
 namespace pw {
@@ -39,7 +39,7 @@ template <class T, class F>
 absl::StatusOr<T> Ask(const Asked& asked, F ask) {
   const std::string& address = asked.address;
   PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(address, asked.credentials));
-  // Destroyed in the reverse order: timers, connections, the executor with what it still runs, then the state.
+  // Destroyed in the reverse order: timers, connections, the executor and its remaining tasks, then the state.
   SteadyClock clock;
   std::unique_ptr<client::RemoteCluster> cluster;
   ThreadPool executor("pw-question", 1);
@@ -55,14 +55,15 @@ absl::StatusOr<T> Ask(const Asked& asked, F ask) {
   Promise<T> promise;
   const Future<T> future = promise.future();
   strand.Post([ask = std::move(ask), cluster = cluster.get(), promise = std::move(promise)]() mutable {
-    ask(*cluster, session::ResultCallback<T>([promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
+    ask(*cluster, session::ResultCallback<T>(
+                      [promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
   });
   absl::StatusOr<T> answer = Wait(future, asked.timeout, address);
   if (!absl::IsUnavailable(answer.status())) return answer;
   return absl::UnavailableError(absl::StrCat("no answer from a controller at ", address, ": ", answer.status().message()));
 }
 
-// Asks on a connection of its own; the promise is set by the first answer, or by the end of the connection.
+// Sets the promise at the first answer on its connection, or at the connection's end.
 class Question final : public net::Connection::Handler {
  public:
   explicit Question(Promise<std::string> promise) : promise_(std::move(promise)) {}
@@ -93,7 +94,7 @@ absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked) {
   const Future<std::string> future = promise->future();
   std::unique_ptr<Question> question;
   std::unique_ptr<net::Connection> connection;
-  net::AsioTransport transport({.tls = credentials.tls});  // first to go: no callback runs afterwards
+  net::AsioTransport transport({.tls = credentials.tls});  // destroyed first: no callback runs afterwards
   transport.Connect(asked.address, asked.timeout, [&](absl::StatusOr<std::unique_ptr<net::Connection>> connected) {
     const absl::Status status = connected.ok() ? net::CheckServer(**connected, net::PeerProof::kController) : connected.status();
     if (!status.ok()) return promise->Set(status);
@@ -113,9 +114,9 @@ absl::StatusOr<std::string> AskForStatus(const Asked& asked) {
 }
 
 absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Duration duration) {
-  return Ask<session::ClusterTrace>({asked.address, duration + asked.timeout, asked.credentials}, [duration](session::Cluster& cluster, auto done) {
-    cluster.RecordTrace(duration, 0, std::move(done));
-  });
+  return Ask<session::ClusterTrace>(
+      {asked.address, duration + asked.timeout, asked.credentials},
+      [duration](session::Cluster& cluster, auto done) { cluster.RecordTrace(duration, 0, std::move(done)); });
 }
 
 absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, bool undo) {
@@ -152,7 +153,9 @@ absl::StatusOr<gang::Share> SetShare(const Asked& asked, uint64_t client, const 
 namespace {
 
 absl::StatusOr<std::string> AskTokens(const Asked& asked, v1::TokenQuestion question) {
-  return Ask<std::string>(asked, [question = std::move(question)](client::RemoteCluster& cluster, auto done) { cluster.AskTokens(question, std::move(done)); });
+  return Ask<std::string>(asked, [question = std::move(question)](client::RemoteCluster& cluster, auto done) {
+    cluster.AskTokens(question, std::move(done));
+  });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The operator's side of `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS`, `--suspend ADDRESS`, `--drain ADDRESS` and
-// `--token-create ADDRESS`. ADDRESS is where the controller's clients connect; the question goes over an observer's session
-// (proto/pathways/v1/session.proto).
+// Sends an operator's requests to a controller: `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS`,
+// `--suspend ADDRESS`, `--drain ADDRESS` and `--token-create ADDRESS`. ADDRESS is where the controller's clients connect.
+// Requests go over an observer's session (proto/pathways/v1/session.proto).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pw {
 
-// The controller that is asked.
+// The controller to ask.
 struct Asked {
   std::string address;
   absl::Duration timeout;
@@ -23,19 +23,19 @@ struct Asked {
 
 // Returns the report (docs/status.md).
 absl::StatusOr<std::string> AskForStatus(const Asked& asked);
-// The same; the address is where the controller's workers join.
+// Returns the report from the address where the controller's workers join.
 absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked);
 
-// Has the cluster record for so long, on top of the time for the answer.
+// Makes the cluster record for `duration`, on top of the time for the answer.
 absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Duration duration);
 
-// Returns the answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
+// Drains a host, or undoes that. Returns the answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
 absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, bool undo);
 
-// Likewise: {"client", "arrays", "bytes"}.
+// Suspends or resumes a client. Returns the answer as JSON: {"client", "arrays", "bytes"}.
 absl::StatusOr<std::string> Suspend(const Asked& asked, uint64_t client, bool resume);
 
-// Changes what a client is entitled to; INVALID_ARGUMENT, NOT_FOUND.
+// Changes a client's share of the devices; INVALID_ARGUMENT, NOT_FOUND.
 absl::StatusOr<gang::Share> SetShare(const Asked& asked, uint64_t client, const gang::ShareChange& change);
 
 struct NewToken {
@@ -44,7 +44,7 @@ struct NewToken {
   absl::Duration expires = absl::ZeroDuration();  // zero: never
   int64_t uses = 0;                               // 0: any number
 };
-// Returns a token file for the asked address.
+// Returns the text of a token file for the asked address.
 absl::StatusOr<std::string> CreateToken(const Asked& asked, const NewToken& wanted);
 // Returns a JSON array.
 absl::StatusOr<std::string> ListTokens(const Asked& asked);

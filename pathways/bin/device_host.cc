@@ -15,9 +15,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "pathways/base/growing_pool.h"
-#include "pathways/base/machine_memory.h"
+#include "pathways/base/memory/machine_memory.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/growing_pool.h"
 #include "pathways/bin/examine_machine.h"
 #include "pathways/device/pjrt/runtime.h"
 #include "pathways/worker/execute/compiled_for.h"
@@ -50,29 +50,26 @@ absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHost
   result.plugin = PluginPath(options);
   result.launch_at_once = options.in_user_process && absl::StrContains(result.plugin, "libpjrt_cpu.so");
   if (options.devices < 0) return absl::InvalidArgumentError("--devices must not be negative");
-  if (options.devices > 0) result.options.push_back({"cpu_device_count", "", options.devices, true});
-  for (const std::string& text : options.plugin_options) {
-    const std::pair<std::string, std::string> kv = absl::StrSplit(text, absl::MaxSplits('=', 1));
-    if (kv.first.empty() || !absl::StrContains(text, '='))
-      return absl::InvalidArgumentError(absl::StrCat("--plugin-option wants NAME=VALUE, not '", text, "'"));
-    int64_t number = 0;
-    const bool is_number = absl::SimpleAtoi(kv.second, &number);
-    result.options.push_back({kv.first, is_number ? "" : kv.second, number, is_number});
+  if (options.devices > 0) result.options.push_back({"cpu_device_count", int64_t{options.devices}});
+  for (const std::string& text : options.device_options) {
+    PW_ASSIGN_OR_RETURN(result.options.emplace_back(), device::pjrt::ParseClientOption(result.plugin, text));
   }
   return result;
 }
 
-// Our CPU plugin runs programs over several processes, and is told beforehand of how many, and with how many devices at most.
+// Adds options for programs over several processes. Our CPU plugin must know the largest number of processes, and of their
+// devices.
 void AddPeers(const DeviceHostOptions& options, const std::string& listen, device::pjrt::RuntimeOptions* runtime) {
   if (!absl::StrContains(runtime->plugin, "libpjrt_cpu.so") || options.most_hosts < 2) return;
   runtime->other_processes = options.most_hosts - 1;
-  if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", "", options.most_devices, true});
-  runtime->options.push_back({"island", options.island, 0, false});
+  if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", int64_t{options.most_devices}});
+  runtime->options.push_back({"island", options.island});
   if (absl::StartsWith(listen, "unix:")) return;  // all hosts are on this machine
-  runtime->options.push_back({"network_address", options.advertise.empty() ? NetworkName() : options.advertise, 0, false});
+  runtime->options.push_back({"network_address", options.advertise.empty() ? NetworkName() : options.advertise});
 }
 
-// Workers of one machine meet on an abstract Unix socket, which leaves nothing behind; others on TCP.
+// Returns the address for other workers: an abstract Unix socket, which leaves no file, if the controller is on this machine;
+// else TCP.
 std::string ListenAddress(const DeviceHostOptions& options) {
   if (!options.listen.empty()) return options.listen;
   const std::string& c = options.controller;
@@ -89,7 +86,7 @@ std::string LaneAddress(const DeviceHostOptions& options) {
   return absl::StrCat(peers.substr(0, peers.rfind(':')), ":0");
 }
 
-// "tcp:0.0.0.0:41234" means nothing to others.
+// Returns the address that other machines use: "tcp:0.0.0.0:41234" means nothing to them.
 std::string Advertised(const std::string& listening, const DeviceHostOptions& options) {
   if (absl::StartsWith(listening, "unix:")) return listening;
   const std::string port = listening.substr(listening.rfind(':'));
@@ -122,7 +119,9 @@ std::vector<std::string> KindsOf(const device::DeviceRuntime& runtime) {
 void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
   flags->Add("plugin", &options->plugin, "PATH",
              "the device plugin, any PJRT .so; default: $PATHWAYS_PLUGIN, else libpjrt_cpu.so beside this program (../lib)");
-  flags->Add("plugin-option", &options->plugin_options, "NAME=VALUE", "a create option for the plugin");
+  flags->Add("device-option", &options->device_options, "NAME=VALUE",
+             "an option with which the plugin is created, such as memory_fraction=0.5; 'pathways worker --device-options help' "
+             "lists them");
   flags->Add("devices", &options->devices, "N", "number of devices (cpu plugin only); 0: the plugin's own choice");
   flags->Add(
       "compile-cache", &options->compile_cache, "DIR",
@@ -227,7 +226,7 @@ worker::Environment DeviceHost::ForWorker() {
   worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory, options_.users_directory);
   worker.compile_cache = std::make_shared<worker::CompileCache>(
       options_.compile_cache, options_.compile_cache_bytes,
-      worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.plugin_options));
+      worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.device_options));
   worker.transport = environment_.transport;
   worker.python = {options_.host_python, absl::StrCat("host '", HostName(options_), "' of island '", options_.island, "'"),
                    environment_.lanes, python_threads_, options_.python_rights};
@@ -254,7 +253,7 @@ absl::Status DeviceHost::Join(Finished finished) {
   return absl::OkStatus();
 }
 
-// A computation that holds the strand up (a program blocked inside the device runtime) must not keep the process.
+// Waits at most `patience`: a computation that blocks the strand inside the device runtime must not keep the process.
 void DeviceHost::Stop(const std::string& reason, absl::Duration patience) {
   auto stopped = std::make_shared<std::promise<void>>();
   link_->Stop(reason, [stopped] { stopped->set_value(); });

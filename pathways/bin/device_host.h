@@ -1,6 +1,6 @@
-// DeviceHost: one host of a cluster, as an object: the accelerators that a PJRT plugin finds on this machine, the worker that runs them, and
-// the worker's threads and listeners. The programs pathways-worker and pathways-local create one each; pathways-local runs its controller in the
-// same process.
+// DeviceHost: one host of a cluster, as an object. It owns the accelerators that a PJRT plugin finds on this machine, the worker
+// that runs them, and the worker's threads and listeners. The programs pathways-worker and pathways-local create one each;
+// pathways-local runs its controller in the same process.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/flags.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/launches.h"
 #include "pathways/identity/credentials.h"
@@ -33,7 +33,7 @@ namespace pw {
 struct DeviceHostOptions {
   // Devices: the plugin, and limits on memory, compilation and transfers.
   std::string plugin;
-  std::vector<std::string> plugin_options;
+  std::vector<std::string> device_options;
   int devices = 0;
   std::string compile_cache;
   int64_t compile_cache_bytes = int64_t{4} << 30;
@@ -58,8 +58,8 @@ struct DeviceHostOptions {
   identity::CredentialOptions credentials;
   bool checksum = false;
   bool exit_with_controller = false;
-  // Not a flag: the host is in the user's own process. The CPU plugin's programs are then launched on the worker's own thread
-  // (device/pjrt/launcher.h), and launches are counted, so that the end of the process can wait for them.
+  // Not a flag: the host is in the user's own process. The worker's own thread then launches the CPU plugin's programs
+  // (device/pjrt/launcher.h). Launches are counted, so that the end of the process can wait for them.
   bool in_user_process = false;
 };
 
@@ -75,9 +75,9 @@ class DeviceHost {
     Executor* executor;  // runs the worker's strand
     Clock* clock;
     Timers* timers;
-    net::Transport* transport;  // to the controller and to other hosts
-    net::Transport* lanes;      // to clients (lanes/lane_end.h); null: clients cannot connect to this host
-    identity::Credentials credentials;  // with which the transports were made
+    net::Transport* transport;          // to the controller and to other hosts
+    net::Transport* lanes;              // to clients (lanes/lane_end.h); null: clients cannot connect to this host
+    identity::Credentials credentials;  // of the transports
   };
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;
@@ -86,16 +86,16 @@ class DeviceHost {
   static absl::StatusOr<std::unique_ptr<DeviceHost>> Create(DeviceHostOptions options, const Environment& environment);
   ~DeviceHost();
 
-  // Starts to listen for other hosts and clients, and begins to connect to the controller. Returns an error if it cannot listen. The host
-  // connects again whenever the controller is lost, unless exit_with_controller is set.
+  // Starts to listen for other hosts and clients, and begins to connect to the controller. Returns an error if it cannot listen.
+  // The host connects again whenever the controller is lost, unless exit_with_controller is set.
   absl::Status Join(Finished finished);
   // Calls `done` with the host's metrics for Prometheus, on the worker's strand. REQUIRES: Join has succeeded.
   void GetMetrics(absl::AnyInvocable<void(std::string) &&> done) { link_->GetMetrics(std::move(done)); }
-  // Leaves the cluster. Returns when this is done, or after `patience`. The caller should then end the process without destroying the host,
-  // because devices may still be at work. REQUIRES: Join has succeeded.
+  // Leaves the cluster. Returns when this is done, or after `patience`. The caller should then end the process without destroying
+  // the host, because devices may still be at work. REQUIRES: Join has succeeded.
   void Stop(const std::string& reason, absl::Duration patience);
-  // Returns true when the devices have ended all that was launched on them; false if that takes longer than `patience`. After Stop, for a process
-  // that cannot end while they compute. REQUIRES: in_user_process.
+  // Waits until the devices have ended all launches. Returns false if that takes longer than `patience`. Called after Stop, in a
+  // process that cannot end while devices compute. REQUIRES: in_user_process.
   bool AwaitDevices(absl::Duration patience) { return launches_->AwaitNone(patience); }
 
  private:
@@ -106,7 +106,7 @@ class DeviceHost {
 
   const DeviceHostOptions options_;
   const Environment environment_;
-  std::shared_ptr<device::pjrt::Launches> launches_;  // null: nobody waits for them
+  std::shared_ptr<device::pjrt::Launches> launches_;  // null unless in_user_process
   std::unique_ptr<device::DeviceRuntime> runtime_;
   ThreadPool copy_pool_;
   ThreadPool compile_pool_;
@@ -119,10 +119,10 @@ class DeviceHost {
   std::unique_ptr<worker::ControllerLink> link_;
 };
 
-// Returns a callback that stores why a host has finished, and wakes main's StopSignal. `outcome` outlives the host.
+// Returns a callback that stores a host's final status in `outcome`, and wakes main's StopSignal. `outcome` outlives the host.
 DeviceHost::Finished StopProcess(absl::Status* outcome);
-// Ends the process at once, and prints an outcome that is an error. Does not wait for compilations, nor for devices that still compute arrays that
-// nobody has.
+// Prints the outcome if it is an error, and ends the process at once. Waits neither for compilations nor for devices that still
+// compute.
 [[noreturn]] void EndProcess(const std::string& program, const absl::Status& outcome);
 
 }  // namespace pw

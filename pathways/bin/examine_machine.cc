@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "pathways/base/open_files.h"
+#include "pathways/base/process/open_files.h"
 #include "pathways/base/release.h"
 
 namespace pw {

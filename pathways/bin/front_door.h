@@ -1,5 +1,5 @@
-// FrontDoor: serves jax programs on their own machine. It consists of a server (frontend::Server), to which JAX's proxy client sends its requests,
-// and of a Unix socket through which computations call Python functions in those programs' processes (callbacks::CallSocket).
+// FrontDoor: serves jax programs on their own machine. Its server (frontend::Server) answers the requests of JAX's proxy client.
+// Through its Unix socket, computations call Python functions in those programs' processes (callbacks::CallSocket).
 //
 // The program pathways-agent opens one for a cluster elsewhere, pathways-local for the cluster in its own process.
 #pragma once
@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/flags.h"
+#include "pathways/base/process/flags.h"
 #include "pathways/bin/server_flags.h"
 #include "pathways/callbacks/call_socket.h"
 #include "pathways/frontend/server.h"
@@ -25,8 +25,8 @@ void DeclareFrontDoor(FrontDoorOptions* options, Flags* flags);
 
 class FrontDoor {
  public:
-  // Begins to serve `cluster`, which outlives the front door. If options.server.port_file is set, writes the address and the process id to
-  // that file, one per line. INVALID_ARGUMENT: an option. UNAVAILABLE: an address is in use.
+  // Begins to serve `cluster`, which outlives the front door. If options.server.port_file is set, writes the address and the
+  // process id to that file, one per line. INVALID_ARGUMENT: a wrong option. UNAVAILABLE: an address is in use.
   static absl::StatusOr<std::unique_ptr<FrontDoor>> Open(const FrontDoorOptions& options, session::Cluster* cluster);
   ~FrontDoor();  // ends all sessions
 

@@ -6,14 +6,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "pathways/base/clock.h"
 #include "pathways/base/log.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/identity/credentials.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 #include "pathways/session/service.h"
 
 namespace pw {
@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kWorkersAddress[] = "tcp:controller:1";
 
-// INVALID_ARGUMENT: others could connect there, and this process has no certificates to show.
+// Returns INVALID_ARGUMENT if other machines could connect there: this process has no certificate to show them.
 absl::Status CheckListenClients(const LocalClusterOptions& options) {
   if (options.listen_clients.empty() || absl::StartsWith(options.listen_clients, "unix:")) return absl::OkStatus();
   if (options.tls != "off") {
@@ -33,13 +33,14 @@ absl::Status CheckListenClients(const LocalClusterOptions& options) {
   return absl::OkStatus();
 }
 
-// Returns the address at which clients of other processes bring and fetch large arrays. It lies beside the one where they connect.
+// Returns the address of the lanes, on which clients in other processes send and fetch large arrays: beside `address`, where they
+// connect.
 std::string LanesBeside(const std::string& address) {
   if (absl::StartsWith(address, "unix:")) return absl::StrCat(address, "-lanes");
   return absl::StrCat(address.substr(0, address.rfind(':')), ":0");
 }
 
-// Set once: by the cluster that has formed, or by the host that has ended before.
+// Set once: when the cluster has formed, or when the host has ended before that.
 class Formed {
  public:
   Formed() : future_(promise_->future()) {}
@@ -61,14 +62,14 @@ class Formed {
 
 }  // namespace
 
-// Destroyed in reverse order: what posts before what runs, and that before what it touches.
+// Destroyed in reverse order: objects that post tasks, then the executor, then the objects that tasks use.
 struct LocalCluster::Parts {
   SteadyClock clock;
   net::MemoryNetwork network;
   const std::shared_ptr<Formed> formed = std::make_shared<Formed>();
   std::shared_ptr<controller::ClusterImpl> cluster;
   std::shared_ptr<session::SessionService> clients;
-  std::unique_ptr<net::AsioTransport> to_clients;  // null: none from elsewhere
+  std::unique_ptr<net::AsioTransport> to_clients;  // null: no other process can connect
   std::unique_ptr<DeviceHost> host;
   HelpedThread executor{"pw-local"};
   TimerQueue timers{&clock};
@@ -78,7 +79,7 @@ struct LocalCluster::Parts {
   absl::Status ListenForClients(const std::string& address);
 };
 
-// Serves clients of other processes: by either door, C++ programs, operators.
+// Serves clients in other processes: both doors, C++ programs, operators.
 absl::Status LocalCluster::Parts::ListenForClients(const std::string& address) {
   session::SessionService::Options sessions;
   sessions.make_key = RandomKey;
@@ -93,7 +94,7 @@ absl::Status LocalCluster::Parts::Start(LocalClusterOptions options, DeviceHost:
   options.cluster.cluster.heartbeat_limit = absl::Hours(24);
   PW_ASSIGN_OR_RETURN(const controller::ClusterOptions cluster_options, ClusterOptionsFrom(options.cluster));
   options.host.controller = kWorkersAddress;
-  options.host.listen = "unix:@host";  // of the network in memory: nobody else can connect
+  options.host.listen = "unix:@host";  // an address of the network in memory: no other process can connect
   options.host.listen_lanes = LanesBeside(options.listen_clients);
   cluster = controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_RETURN_IF_ERROR(cluster->Listen(&at_controller, kWorkersAddress).status());

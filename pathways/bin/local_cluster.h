@@ -1,7 +1,8 @@
-// LocalCluster: a cluster of one host as an object: its controller and its host exchange messages in memory, on one thread. The program
-// pathways-local has one; the PJRT door (plugins/pathways_pjrt) has one in the user's process.
+// LocalCluster: a cluster of one host as an object. Its controller and its host exchange messages in memory, on one thread. The
+// program pathways-local has one; the PJRT door (plugins/pathways_pjrt) has one in the user's process.
 //
-// Clients of the same process call cluster() directly. Others, and operators, connect to an address if the options name one.
+// Clients in the same process call cluster() directly. Other clients, and operators, connect to an address if the options name
+// one.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/flags.h"
-#include "pathways/base/future.h"
-#include "pathways/base/helped_thread.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/threads/future.h"
+#include "pathways/base/threads/helped_thread.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/device_host.h"
 #include "pathways/session/session.h"
@@ -23,7 +24,7 @@ namespace pw {
 struct LocalClusterOptions {
   ClusterFlags cluster;
   DeviceHostOptions host;
-  std::string listen_clients;  // empty: nobody connects from elsewhere
+  std::string listen_clients;  // empty: no other process can connect
   std::string tls = "on";      // "off": listen_clients may be on a network
 };
 
@@ -31,20 +32,21 @@ void DeclareLocalCluster(LocalClusterOptions* options, Flags* flags);
 
 class LocalCluster {
  public:
-  // Loads the device plugin and starts everything. `finished` is called at most once, on any thread, if the host ends for good without Stop.
+  // Loads the device plugin and starts the cluster. `finished` is called at most once, on any thread, if the host ends for good
+  // without Stop.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(LocalClusterOptions options, DeviceHost::Finished finished);
   ~LocalCluster();
 
   session::Cluster* cluster();
   Timers* timers();
-  // The thread on which everything runs: callers may stand in for it.
+  // Returns the thread on which everything runs. Callers may help it (base/threads/helped_thread.h).
   HelpedThread* thread();
-  // Set when the host has joined: the cluster serves sessions from then on. An error if the host has ended before.
+  // Returns a future that is set when the host has joined: then the cluster serves sessions. An error if the host ended before.
   const Future<Unit>& formed() const;
-  // The host leaves. Returns when that is done, or after `patience`. The process should then end without destroying the cluster, because devices
-  // may still be at work.
+  // Makes the host leave. Returns when that is done, or after `patience`. The process should then end without destroying the
+  // cluster, because devices may still be at work.
   void Stop(const std::string& reason, absl::Duration patience);
-  // Returns true when the devices have ended their work, as DeviceHost has it. REQUIRES: the host is in_user_process.
+  // Waits for the devices, like DeviceHost::AwaitDevices. REQUIRES: the host is in_user_process.
   bool AwaitDevices(absl::Duration patience);
 
  private:

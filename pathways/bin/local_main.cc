@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
-#include "pathways/base/open_files.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/process/open_files.h"
+#include "pathways/base/process/stop_signal.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/stop_signal.h"
 #include "pathways/bin/front_door.h"
 #include "pathways/bin/local_cluster.h"
 
@@ -49,8 +49,8 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
 int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
-  setenv("GRPC_VERBOSITY", "NONE", 0);     // its complaints repeat, less clearly, what our errors say
-  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // XLA's chatter; what matters comes as a status
+  setenv("GRPC_VERBOSITY", "NONE", 0);     // gRPC's log lines repeat our errors, less clearly
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // hides XLA's log lines; its errors come as statuses
   Options options;
   pw::Flags flags("pathways-local",
                   "A cluster of one host in one process: the accelerators of this machine, for jax programs of this machine. The "

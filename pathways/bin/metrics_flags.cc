@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/log.h"
-#include "pathways/base/port_file.h"
+#include "pathways/base/process/port_file.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/bin/served_here.h"
@@ -29,7 +29,7 @@ void Answer(const MetricsSource& source, const std::string& token, const http::R
   if (!token.empty() && !SameSecret(request.authorization, absl::StrCat("Bearer ", token)))
     return std::move(answer)({.status = 401, .body = "show the token of --metrics-token-file: Authorization: Bearer TOKEN\n"});
   if (request.path != "/metrics") return std::move(answer)({.status = 404, .body = "the metrics are at /metrics\n"});
-  http::MetricsText process;  // read here, on the server's thread: it takes some files of /proc
+  http::MetricsText process;  // read on the server's thread: it reads files of /proc
   http::AddProcessMetrics(&process);
   source([answer = std::move(answer), process = process.Take()](absl::StatusOr<std::string> page) mutable {
     if (!page.ok()) return std::move(answer)({.status = 503, .body = absl::StrCat(page.status().message(), "\n")});

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/log.h"
-#include "pathways/base/port_file.h"
+#include "pathways/base/process/port_file.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/bin/served_here.h"
@@ -21,7 +21,7 @@ namespace {
 // A browser opens several connections at once, and a cluster of many hosts takes up to half a second to answer.
 constexpr http::Server::Options kServer = {.connections = 64};
 
-// Returns the names by which browsers may call the page, beside those of the loopback.
+// Returns the host names by which browsers may call the page, besides those of the loopback.
 std::vector<std::string> Names(const PageFlags& options, const net::Address& address) {
   std::vector<std::string> names = absl::StrSplit(options.names, ',', absl::SkipWhitespace());
   names.push_back(absl::StrContains(address.host, ':') ? absl::StrCat("[", address.host, "]") : address.host);

@@ -1,4 +1,4 @@
-// The address at which the controller shows its page to operators (docs/operators.md): flags, and the server behind them.
+// The controller's web page for operators (docs/operators.md): its flags, and its HTTP server. The controller's main uses it.
 #pragma once
 
 #include <map>
@@ -6,33 +6,34 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/flags.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/http/server.h"
 #include "pathways/http/site.h"
 
 namespace pw {
 
 struct PageFlags {
-  std::string listen;
-  std::string files;
-  std::string token_file;
-  std::string names;
-  std::string port_file;
+  std::string listen;      // --listen-page: HOST:PORT; empty: no page
+  std::string files;       // --page-files: the folder of the page's files
+  std::string token_file;  // --page-token-file: has the secret that opens the page
+  std::string names;       // --page-names: further host names by which browsers may call the page, with commas
+  std::string port_file;   // --page-port-file: the server writes its address there
 };
 
+// Adds these flags.
 void DeclarePage(PageFlags* options, Flags* flags);
 
-// The contents of the page, and the readers beside those who have the secret. Such readers are of this machine only: tokens are not sent over a network in
-// plain text.
+// The data that the page shows. `admit` lets operators log in with their tokens, too, not only with the secret. It is used only
+// if the page listens on a loopback address: tokens are never sent over a network in plain text.
 struct PageContents {
-  std::map<std::string, http::Site::Source> sources;
-  http::Site::Admit admit;  // null: nobody has tokens
+  std::map<std::string, http::Site::Source> sources;  // by name: GET /api/NAME
+  http::Site::Admit admit;                            // null: the cluster has no tokens
 };
 
-// Serves the page. Returns null if no address is given. INVALID_ARGUMENT says what is missing or wrong; NOT_FOUND: the page is not installed.
-// `executor` and `clock` outlive the server and what it has posted.
+// Serves the page. Returns null if no address is given. INVALID_ARGUMENT names the missing or wrong flag; NOT_FOUND: the page is
+// not installed. `executor` and `clock` outlive the server and its posted tasks.
 absl::StatusOr<std::unique_ptr<http::Server>> ServePage(const PageFlags& options, PageContents contents, Executor* executor,
                                                         Clock* clock);
 

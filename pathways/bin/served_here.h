@@ -10,7 +10,7 @@ namespace pw {
 
 bool StaysOnThisMachine(const net::Address& address);
 
-// Returns the secret in a file, the first word. `flag` is the one that names it. INVALID_ARGUMENT: there is none, or it is short.
+// Returns the secret in a file, its first word. `flag` is the flag that names the file. INVALID_ARGUMENT: none, or a short one.
 absl::StatusOr<std::string> ReadSecret(const std::string& flag, const std::string& path);
 
 }  // namespace pw

@@ -11,9 +11,10 @@ void DeclareServer(ServerFlags* options, Flags* flags) {
              "clients may have profiles written below this folder, and arrays where this process has the devices; default: none");
   flags->Add("object-directory", &options->server.object_directory, "DIR",
              "keeps what clients write to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT; default: such writes fail");
-  flags->Add("translator-python", &options->translator_python, "PATH",
-             "a Python with this package and jaxlib; it translates programs that are newer than the devices' runtime, for clients "
-             "without this package. Default: such programs are refused");
+  flags->Add(
+      "translator-python", &options->translator_python, "PATH",
+      "a Python with this package and jaxlib; it translates programs that are newer than the devices' runtime, for clients "
+      "without this package. Default: such programs are refused");
 }
 
 absl::StatusOr<frontend::ServerOptions> ServerOptionsFrom(const ServerFlags& options, const std::string& flag) {

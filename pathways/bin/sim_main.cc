@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/flags.h"
+#include "pathways/base/process/flags.h"
 #include "pathways/sim/run.h"
 #include "pathways/sim/scenario.h"
 
@@ -20,7 +20,7 @@ struct Options {
   bool json = false;
 };
 
-// The last part of a path, without its ending.
+// Returns the last part of a path, without its ending.
 std::string NameOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/net/delayed_connection.h"
+#include "pathways/net/in_memory/delayed_connection.h"
 #include "pathways/worker/controller_link.h"
 
 namespace pw {
@@ -21,7 +21,8 @@ constexpr absl::string_view kHostPrefix = "host";
 
 }  // namespace
 
-// What a simulated host connects through: to the controller by a socket, to the others in memory, to those of other islands slowly.
+// Outlet: a simulated host's transport. It connects to the controller by a socket, to hosts in memory, and to hosts of other
+// islands with delay.
 class SimulatedHosts::Outlet : public net::Transport {
  public:
   Outlet(SimulatedHosts* all, int island)
@@ -62,14 +63,14 @@ struct SimulatedHosts::Host {
   Strand strand;
   int next_launch_id = 0;
   std::atomic<worker::ControllerLink*> link_for_peers{nullptr};
-  std::unique_ptr<net::Listener> listener, lane_listener;  // for other hosts; for clients, on this machine
+  std::unique_ptr<net::Listener> listener, lane_listener;  // for other hosts; for clients on this machine
   std::unique_ptr<worker::ControllerLink> link;
 };
 
 SimulatedHosts::SimulatedHosts(SimulatedHostsOptions options) : options_(std::move(options)) {}
 SimulatedHosts::~SimulatedHosts() = default;
 
-// host12
+// `host` is a name such as host12.
 int SimulatedHosts::IslandOf(const std::string& host) const {
   int number = 0;
   const bool known = absl::SimpleAtoi(absl::StripPrefix(host, kHostPrefix), &number);

@@ -1,7 +1,7 @@
-// SimulatedHosts: many hosts of a cluster in one process: the real worker of each, with simulated devices.
+// SimulatedHosts: many hosts of a cluster in one process. Each is a real worker with simulated devices.
 //
-// Each has its own connection to the controller, which cannot tell them from real hosts. They hand data to each other in memory, after the
-// time that the network between islands would take. Their devices compile programs for their shapes and compute nothing
+// Each has its own connection to the controller, which cannot distinguish it from a real host. Hosts pass data to each other in
+// memory, delayed like on the network between islands. Their devices compile programs for their shapes and compute nothing
 // (device/simulated/zero_runtime.h).
 //
 // All hosts share the threads and the compiler. Owned by main.
@@ -15,28 +15,28 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/device/simulated/zero_runtime.h"
 #include "pathways/identity/credentials.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 
 namespace pw {
 
 struct SimulatedHostsOptions {
-  std::string controller;           // address
+  std::string controller;  // address
   identity::Credentials credentials;
   int hosts = 1;                    // host0, host1, ...
-  int hosts_per_island = 1;         // island0 has the first, and so on
+  int hosts_per_island = 1;         // the first hosts form island0, and so on
   int devices = 4;                  // on each host
   int64_t device_memory_bytes = 0;  // 0: no limit
   int64_t staging_bytes = int64_t{4} << 30;
   bool exit_with_controller = false;
   device::DeviceSpeed speed;
-  // From a host to those of other islands, the data-centre network; within an island what hosts hand to each other takes no time.
+  // The data-centre network, from a host to hosts of other islands. Within an island, transfers take no time.
   absl::Duration latency;
   double uplink_bytes_per_second = 0;  // of each host; 0: bytes take no time
   device::Compiler::MakeRuntime make_compiler;
@@ -44,15 +44,15 @@ struct SimulatedHostsOptions {
 
 class SimulatedHosts {
  public:
-  // Why the process should end; called once at most, on any thread.
+  // Called at most once, on any thread, with the reason for which the process should end.
   using Finished = absl::AnyInvocable<void(const absl::Status&)>;
 
   explicit SimulatedHosts(SimulatedHostsOptions options);
   ~SimulatedHosts();
 
-  // They join. INVALID_ARGUMENT if the options make no cluster; an error of the compiler.
+  // Makes the hosts and lets them join. INVALID_ARGUMENT if the options make no cluster; else errors of the compiler.
   absl::Status Start(Finished finished);
-  // They say goodbye; waits until that is done, or for so long.
+  // Makes the hosts leave. Returns when that is done, or after `patience`.
   void Stop(const std::string& reason, absl::Duration patience);
 
  private:
@@ -65,7 +65,7 @@ class SimulatedHosts {
 
   const SimulatedHostsOptions options_;
   Finished finished_;
-  // Destroyed in the reverse order: hosts, timers, connections, the threads with what they still run, then the rest.
+  // Destroyed in the reverse order: hosts, timers, connections, the threads and their remaining tasks, then the rest.
   SteadyClock clock_;
   device::Zeros zeros_;
   device::Meetings meetings_;

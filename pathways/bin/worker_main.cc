@@ -4,21 +4,23 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
-#include "pathways/base/machine_memory.h"
-#include "pathways/base/open_files.h"
+#include "pathways/base/memory/machine_memory.h"
+#include "pathways/base/process/flags.h"
+#include "pathways/base/process/open_files.h"
+#include "pathways/base/process/stop_signal.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/stop_signal.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/device_host.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/simulated_hosts.h"
+#include "pathways/device/pjrt/client_option.h"
 #include "pathways/device/pjrt/runtime.h"
-#include "pathways/net/asio_transport.h"
+#include "pathways/net/asio/asio_transport.h"
 
 namespace {
 
@@ -41,12 +43,14 @@ void Declare(Options* options, pw::Flags* flags) {
   pw::DeclarePlace(&options->host, flags);
   pw::DeclareDevices(&options->host, flags);
   pw::DeclareMetrics(&options->metrics, flags);
-  flags->Add("persistence-directory", &options->host.persistence_directory, "DIR",
-             "clients of this process's user, and operators, may have arrays saved below this folder and loaded from it; default: none");
+  flags->Add(
+      "persistence-directory", &options->host.persistence_directory, "DIR",
+      "clients of this process's user, and operators, may have arrays saved below this folder and loaded from it; default: none");
   flags->Add("users-directory", &options->host.users_directory, "DIR",
              "likewise the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
   flags->Add("object-directory", &options->host.object_directory, "DIR",
-             "keeps arrays that clients save to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT, or DIR/users/USER/gs/BUCKET/OBJECT; default: "
+             "keeps arrays that clients save to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT, or DIR/users/USER/gs/BUCKET/OBJECT; "
+             "default: "
              "such saves fail");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   flags->Add("simulated-hosts", &options->simulated_hosts, "N",
@@ -58,7 +62,8 @@ void Declare(Options* options, pw::Flags* flags) {
              "operations a second of a simulated device; 0: they take no time");
   flags->Add("simulated-bandwidth", &options->simulated_bandwidth, "BYTES",
              "bytes a second of a simulated device's memory; 0: access takes no time");
-  flags->Add("simulated-latency", &options->simulated_latency, "DURATION", "latency between simulated hosts of different islands");
+  flags->Add("simulated-latency", &options->simulated_latency, "DURATION",
+             "latency between simulated hosts of different islands");
   flags->Add("simulated-uplink", &options->simulated_uplink, "BYTES",
              "bytes a second from a simulated host to all other islands together; 0: they take no time");
   flags->Add("simulated-ring", &options->simulated_ring, "BYTES",
@@ -66,7 +71,7 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("simulated-ring-latency", &options->simulated_ring_latency, "DURATION", "latency of each step of such a ring");
 }
 
-// A ring over several islands is as slow as its slowest link, which is one between islands.
+// Returns the speeds of simulated devices. A ring over several islands is as slow as its slowest link, which is between islands.
 pw::device::DeviceSpeed SimulatedSpeed(const Options& options) {
   pw::device::DeviceSpeed speed;
   speed.flops_per_second = options.simulated_flops;
@@ -78,7 +83,7 @@ pw::device::DeviceSpeed SimulatedSpeed(const Options& options) {
   return speed;
 }
 
-// Waits until the process is to stop, then ends it.
+// Waits until the process should stop, then ends it.
 template <class Hosts>
 [[noreturn]] void WaitAndStop(const Options& options, pw::StopSignal* stop, Hosts* hosts, const absl::Status* outcome) {
   const std::string reason = stop->Wait(options.exit_with_parent);
@@ -89,7 +94,8 @@ template <class Hosts>
 
 absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   if (!options.metrics.listen.empty())
-    return absl::InvalidArgumentError("--listen-metrics is for real hosts, not for --simulated-hosts: read the metrics of their controller");
+    return absl::InvalidArgumentError(
+        "--listen-metrics is for real hosts, not for --simulated-hosts: read the metrics of their controller");
   pw::SimulatedHostsOptions simulated;
   simulated.controller = options.host.controller;
   PW_ASSIGN_OR_RETURN(simulated.credentials, pw::identity::CredentialsFor(options.host.controller, options.host.credentials));
@@ -103,7 +109,7 @@ absl::Status RunSimulated(const Options& options, pw::StopSignal* stop) {
   simulated.latency = options.simulated_latency;
   simulated.uplink_bytes_per_second = options.simulated_uplink;
   simulated.make_compiler = [plugin = pw::PluginPath(options.host)](int devices) {
-    return pw::device::pjrt::MakeRuntime({.plugin = plugin, .options = {{"cpu_device_count", "", devices, true}}});
+    return pw::device::pjrt::MakeRuntime({.plugin = plugin, .options = {{"cpu_device_count", int64_t{devices}}}});
   };
   pw::SimulatedHosts hosts(std::move(simulated));
   absl::Status outcome;
@@ -122,10 +128,12 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(const pw::identity::Credentials credentials,
                       pw::identity::CredentialsFor(options.host.controller, options.host.credentials));
   pw::net::AsioTransport transport({.tls = credentials.tls});
-  PW_ASSIGN_OR_RETURN(const auto host, pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport, credentials}));
+  PW_ASSIGN_OR_RETURN(const auto host,
+                      pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport, credentials}));
   absl::Status outcome;
   PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
-  PW_ASSIGN_OR_RETURN(const auto metrics, pw::ServeMetrics(options.metrics, [&host](auto done) { host->GetMetrics(std::move(done)); }));
+  PW_ASSIGN_OR_RETURN(const auto metrics,
+                      pw::ServeMetrics(options.metrics, [&host](auto done) { host->GetMetrics(std::move(done)); }));
   WaitAndStop(options, stop, host.get(), &outcome);
 }
 
@@ -134,7 +142,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
 int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
-  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // XLA's chatter; what matters comes as a status
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // hides XLA's log lines; its errors come as statuses
   Options options;
   pw::Flags flags("pathways-worker",
                   "Owns the accelerators of one host: joins the controller, compiles and runs its programs, holds its arrays, "
@@ -142,6 +150,10 @@ int main(int argc, char** argv) {
                   "the other workers.");
   Declare(&options, &flags);
   if (const auto code = flags.ParseMain(argc, argv)) return *code;
+  if (absl::c_linear_search(options.host.device_options, "help")) {
+    std::fputs(pw::device::pjrt::ListOptions(pw::PluginPath(options.host)).c_str(), stdout);
+    return 0;
+  }
   const absl::Status status = Run(options, &stop);
   std::fprintf(stderr, "pathways-worker: %s\n", std::string(status.message()).c_str());
   return 1;

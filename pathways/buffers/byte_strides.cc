@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/try_allocate.h"
 
 namespace pw::buffers {
 namespace {

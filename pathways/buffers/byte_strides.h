@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/region_copy.h"
 #include "pathways/buffers/sharding.h"
 

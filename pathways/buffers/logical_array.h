@@ -1,20 +1,21 @@
 // LogicalArray: the controller's one record of a sharded array (paper 4.2).
 //
 // However many shards an array has, the controller keeps one record and one reference count. Shards are named by (array, index);
-// nothing is stored per shard. The reference count is that of std::shared_ptr: a client's handle, a running computation and a waiting
-// reader each hold a Ref. When the last Ref is dropped, or Delete() or Free() is called, the listener is called, once per array, and
-// tells the hosts to free the shards.
+// nothing is stored per shard. The reference count is that of std::shared_ptr: a client's handle, a running computation and a
+// waiting reader each hold a Ref. When the last Ref is dropped, or Delete() or Free() is called before, the record calls its
+// listener, which tells the hosts to free the shards.
 //
-// Life: pending on a number of completions (one for each host that takes part in making it) -> ready or error. A ready array still
-// becomes an error when a host that holds a part of it is lost. The first error stays.
+// Life: pending on a number of completions (one for each host that takes part in making it) -> settled: ready or an error. A
+// ready array still becomes an error when a device that holds a part of it is lost. The first error stays.
 //
 // Strand-confined: all calls on the controller's strand, no locks.
 //
 // Invariants:
-//   LA-1  a waiter runs exactly once: when the array settles, at once if it has settled, with CANCELLED if the record is destroyed first
+//   LA-1  a waiter runs exactly once: when the array settles; at once if it has settled; with CANCELLED if the record is
+//         destroyed before
 //   LA-2  an error is never replaced; an array never goes from an error or ready back to pending
-//   LA-3  the listener's OnReleased is called exactly once, at the latest by the destructor; never after Donate, which gave up the data
-//   LA-4  memory does not depend on the number of shards (arrays with the same spec share it)
+//   LA-3  the listener's OnReleased is called exactly once, at the latest by the destructor, unless Donate was called before
+//   LA-4  a record's memory does not depend on the number of shards; arrays with the same spec share one ArraySpec
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,7 @@ class LogicalArray {
     virtual void OnReleased(const LogicalArray& array) = 0;
   };
 
-  // Makes an array that is pending on this number of completions, or ready if it is 0. `listener` may be null, else it outlives the array.
+  // Makes an array that is pending on this number of completions, or ready if it is 0. `listener` outlives the array, or is null.
   LogicalArray(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, int completions, Listener* listener);
   // Makes an array that is an error from the start and has nothing to free.
   static Ref MakeError(ArrayId id, SessionId owner, std::shared_ptr<const ArraySpec> spec, absl::Status error);
@@ -72,12 +73,13 @@ class LogicalArray {
   // Calls `waiter` with the array's status once it is ready or an error (LA-1).
   void WhenSettled(Waiter waiter);
 
-  // Frees the data now and keeps the record: later uses see deleted(). Calls the listener; state and waiters do not change.
+  // The user deletes the array: frees the data (calls the listener), and keeps the record, which is deleted(). State and waiters
+  // do not change.
   void Delete();
-  // Marks the data as consumed by a computation: like Delete, but the listener has nothing to free and is not called.
+  // A computation has consumed the data: like Delete, but there is nothing to free, and the listener is not called.
   void Donate();
   bool deleted() const { return deleted_; }
-  // Frees the data of an array that is an error: calls the listener like Delete, but later uses see the error, not deleted().
+  // Frees the data of an array that is an error. Like Delete, but the record is not deleted(): later uses see the error.
   void Free() { Release(); }
 
  private:

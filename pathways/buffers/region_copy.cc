@@ -165,7 +165,8 @@ void CopyDenseBox(int element_bytes, absl::Span<const int64_t> size, const uint8
                   absl::Span<const int64_t> to_start) {
   if (std::find(size.begin(), size.end(), 0) != size.end()) return;
   const Dims from_strides = DenseStrides(element_bytes, from_dims), to_strides = DenseStrides(element_bytes, to_dims);
-  CopyBox(element_bytes, size, from + Offset(from_start, from_strides), from_strides, to + Offset(to_start, to_strides), to_strides);
+  CopyBox(element_bytes, size, from + Offset(from_start, from_strides), from_strides, to + Offset(to_start, to_strides),
+          to_strides);
 }
 
 absl::Status CopyDenseRegion(int element_bytes, const uint8_t* from, absl::Span<const int64_t> from_dims,

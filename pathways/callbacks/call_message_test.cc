@@ -33,8 +33,9 @@ TEST(CallMessageTest, ReadsTokenAnswerAndFailure) {
 }
 
 TEST(CallMessageTest, RefusesWhatIsNoHeader) {
-  for (const char* text : {"", "[]", "{", R"({"ok":true})", R"({"call":-1,"ok":true})", R"({"call":1.5,"ok":true})",
-                           R"({"call":1,"ok":true,"results":["x"]})", R"({"call":1,"ok":false})", R"({"call":1,"ok":false,"code":0})"}) {
+  for (const char* text :
+       {"", "[]", "{", R"({"ok":true})", R"({"call":-1,"ok":true})", R"({"call":1.5,"ok":true})",
+        R"({"call":1,"ok":true,"results":["x"]})", R"({"call":1,"ok":false})", R"({"call":1,"ok":false,"code":0})"}) {
     EXPECT_FALSE(ParseHeader(text).ok()) << text;
   }
 }

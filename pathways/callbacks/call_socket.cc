@@ -13,7 +13,7 @@
 #include "asio/post.hpp"
 #include "asio/steady_timer.hpp"
 #include "pathways/base/log.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/callbacks/connection.h"
 
 namespace pw::callbacks {
@@ -29,12 +29,13 @@ constexpr size_t kMostPath = 107;  // of a Unix socket
 struct CallSocket::State {
   std::string path;
   Door door;
-  const std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>(1);  // callers hold it too: they may outlive this
+  const std::shared_ptr<asio::io_context> io =
+      std::make_shared<asio::io_context>(1);  // shared with Callers, which may outlive this
   stream_protocol::acceptor acceptor{*io};
   std::vector<std::weak_ptr<Connection>> connections;
   asio::steady_timer retry{*io};
-  bool said_why = false;               // in the log, once until it works again: connections wait
-  ThreadPool thread{"host-calls", 1};  // last: joined before what it uses goes
+  bool said_why = false;               // logged once, until accepting works again
+  ThreadPool thread{"host-calls", 1};  // last: joined before the other members are destroyed
 
   absl::Status Listen();
   void Accept();
@@ -67,7 +68,7 @@ void CallSocket::State::Accept() {
   });
 }
 
-// There are no descriptors or there is no memory for another connection, which waits.
+// Accepts again later: there are no descriptors, or there is no memory, for another connection now.
 void CallSocket::State::AcceptLater(asio::error_code why) {
   if (!std::exchange(said_why, true)) {
     PW_LOG_WARNING << "connections wait at " << path << ": " << why.message();

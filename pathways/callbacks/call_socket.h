@@ -1,8 +1,7 @@
-// CallSocket: where computations reach Python functions of this machine's processes. It listens on a Unix socket. Each process that connects
-// names its token, which its sessions carry too, and from then on answers the host calls of these sessions (call_message.h). It knows nothing of
-// what the calls mean.
+// CallSocket: the Unix socket by which computations call Python functions of processes on this machine. Each process that
+// connects names its token, which its sessions carry too. From then on it answers their host calls (call_message.h).
 //
-// When a process closes its connection, the calls under way fail. When the front door goes, Python sees the end of the socket.
+// When a process closes its connection, its calls under way fail. When the front door ends, Python sees the end of the socket.
 //
 // Owns one thread, which runs the socket's events.
 #pragma once
@@ -27,8 +26,8 @@ class CallSocket {
     std::function<void(const std::string& token)> remove;
   };
 
-  // Makes the socket, accessible to this user only. An old socket file at `path` is replaced. UNAVAILABLE: it cannot be made. The door must
-  // run tasks until those have run that the destructor posts.
+  // Makes the socket, accessible to this user only, and replaces an old socket file at `path`. UNAVAILABLE: it cannot be made.
+  // The door must go on running tasks until it has run those that the destructor posts.
   static absl::StatusOr<std::unique_ptr<CallSocket>> Start(const std::string& path, Door door);
   // Ends all connections; removes the socket.
   ~CallSocket();

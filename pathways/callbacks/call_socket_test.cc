@@ -20,15 +20,15 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/base/testing/few_files.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/net/socket.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::callbacks {
 namespace {
 
 using Results = absl::StatusOr<std::vector<Bytes>>;
 
-// Does what the Python package does, with blocking calls.
+// Plays the Python package, with blocking calls.
 class FakePython {
  public:
   explicit FakePython(const std::string& path) { socket_.connect(asio::local::stream_protocol::endpoint(path)); }
@@ -63,9 +63,10 @@ class CallSocketTest : public ::testing::Test {
  protected:
   CallSocketTest() : path_(absl::StrCat(::testing::TempDir(), "/pw-calls-", getpid(), ".sock")) {
     CallSocket::Door door;
-    door.post = [this](absl::AnyInvocable<void() &&> task) { strand_.Post(std::move(task)); };
+    door.post = [this](absl::AnyInvocable<void()&&> task) { strand_.Post(std::move(task)); };
     door.add = [this](const std::string& token, std::shared_ptr<session::HostCallHandler> handler) {
-      if (!handlers_.emplace(token, std::move(handler)).second) return absl::AlreadyExistsError("another process with this token");
+      if (!handlers_.emplace(token, std::move(handler)).second)
+        return absl::AlreadyExistsError("another process with this token");
       Changed();
       return absl::OkStatus();
     };

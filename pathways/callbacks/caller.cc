@@ -15,7 +15,8 @@ void Caller::OnHostCall(session::HostCall call, session::ResultCallback<std::vec
 
 absl::Status Caller::OnAnswer(uint64_t number, absl::StatusOr<std::vector<Bytes>> results) {
   auto node = calls_.extract(number);
-  if (node.empty()) return absl::InvalidArgumentError(absl::StrCat("an answer came for call ", number, ", which is not under way"));
+  if (node.empty())
+    return absl::InvalidArgumentError(absl::StrCat("an answer came for call ", number, ", which is not under way"));
   std::move(node.mapped())(std::move(results));
   return absl::OkStatus();
 }

@@ -1,12 +1,13 @@
-// Caller: sends the host calls of a session to one Python process, and completes them with its answers. Host calls are calls of Python
-// functions from compiled programs (jax.pure_callback and the like). A front door (the agent, or the PJRT plugin) has one Caller for each
-// process that is connected to its callback socket; Connection carries the messages.
+// Caller: sends host calls to one Python process, and completes them with its answers. A host call is the call of a Python
+// function from a compiled program (jax.pure_callback and the like). A front door (the agent, or the PJRT plugin) has one Caller
+// for each process that is connected to its callback socket; Connection carries the messages.
 //
 // Invariants:
-//   CR-1  each call is completed exactly once, inside OnAnswer or OnClosed: with its answer, or with UNAVAILABLE once the connection is
-//         closed, by either side. A call that comes later completes with UNAVAILABLE at once
+//   CR-1  each call is completed exactly once: with its answer inside OnAnswer, or with UNAVAILABLE inside OnClosed. A call that
+//         comes after OnClosed completes with UNAVAILABLE at once
 //   CR-2  answers may come in any order. No call has a time limit: a Python function may take as long as it likes
-// Lives on the strand of the front door. The connection and the front door share it; the connection calls OnClosed at its end.
+// Lives on the strand of the front door. The Connection and the front door both own it; the Connection posts OnClosed at its end,
+// whichever side closed it.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,19 @@ namespace pw::callbacks {
 class Caller final : public session::HostCallHandler {
  public:
   using Send = std::function<void(uint64_t number, session::HostCall call)>;
-  // `send` passes a call to the process; it does nothing once the connection has closed.
+  // `send` passes a call to the process under `number`; it does nothing once the connection has closed.
   explicit Caller(Send send) : send_(std::move(send)) {}
 
   // session::HostCallHandler
   void OnHostCall(session::HostCall call, session::ResultCallback<std::vector<Bytes>> done) override;
 
-  // Completes a call with its results, or with the error that the function raised. Returns INVALID_ARGUMENT if no such call is under
-  // way: then the process breaks the protocol, and the connection has to end.
+  // Completes a call with its results, or with the error that the function raised. INVALID_ARGUMENT if no such call is under way:
+  // the process has broken the protocol, and the connection must end.
   absl::Status OnAnswer(uint64_t number, absl::StatusOr<std::vector<Bytes>> results);
   // Completes all calls with UNAVAILABLE.
   void OnClosed();
 
-  // The token under which the front door knows the process. Connection sets it; empty until then.
+  // The process's token, which its sessions carry too. Empty until the front door has accepted it; Connection sets it.
   std::string token;
 
  private:

@@ -9,7 +9,7 @@
 #include "asio/read.hpp"
 #include "asio/write.hpp"
 #include "pathways/base/log.h"
-#include "pathways/base/try_allocate.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/lanes/call_bytes.h"
 
 namespace pw::callbacks {
@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kDropBytes = 1 << 20;  // at a time
 
-// Each counts something that JSON can count, and a header has few enough of them: no overflow.
+// Cannot overflow: each size is a number that JSON can represent, and the sum is capped.
 uint64_t SumOf(const std::vector<uint64_t>& sizes) {
   uint64_t sum = 0;
   for (uint64_t size : sizes) sum = std::min(sum + size, uint64_t{1} << 62);
@@ -70,15 +70,15 @@ void Connection::ReadLength() {
 void Connection::ReadHeader(uint32_t length) {
   if (length > kMaxHeader) return CloseBecause(absl::InvalidArgumentError(absl::StrCat("a header of ", length, " bytes")));
   header_.resize(length);
-  asio::async_read(socket_, asio::buffer(header_), [self = shared_from_this()](asio::error_code error, size_t) {
-    error ? self->Close() : self->OnHeader();
-  });
+  asio::async_read(socket_, asio::buffer(header_),
+                   [self = shared_from_this()](asio::error_code error, size_t) { error ? self->Close() : self->OnHeader(); });
 }
 
 void Connection::OnHeader() {
   absl::StatusOr<PythonMessage> message = ParseHeader(header_);
   if (!message.ok()) return CloseBecause(message.status());
-  if (message->companion.empty() != named_) return CloseBecause(absl::InvalidArgumentError("the token must come first, and once"));
+  if (message->companion.empty() != named_)
+    return CloseBecause(absl::InvalidArgumentError("the token must come first, and once"));
   message_ = *std::move(message);
   if (!named_) return Register(message_.companion);
   if (!message_.status.ok()) return PassToCaller(message_.status);
@@ -113,9 +113,9 @@ void Connection::ReadResults() {
 
 void Connection::DropResults(uint64_t left) {
   if (left == 0) {
-    return PassToCaller(absl::ResourceExhaustedError(
-        absl::StrCat("a host callback returned more than ", lanes::kCallBytes >> 30,
-                     " GiB, or more than there is memory for; return the data in parts")));
+    return PassToCaller(
+        absl::ResourceExhaustedError(absl::StrCat("a host callback returned more than ", lanes::kCallBytes >> 30,
+                                                  " GiB, or more than there is memory for; return the data in parts")));
   }
   dropped_.resize(std::min(left, kDropBytes));
   asio::async_read(socket_, asio::buffer(dropped_), [self = shared_from_this(), left](asio::error_code error, size_t bytes) {

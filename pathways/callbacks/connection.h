@@ -1,11 +1,11 @@
-// Connection: one connection of a Python process to the callback socket of a front door (call_message.h). The process first sends its
-// token, which says whose calls it answers. Then this side sends calls to the process, and the process sends answers.
+// Connection: one connection of a Python process to the callback socket of a front door (call_message.h). The process first sends
+// its token, which names the sessions whose calls it answers. Then this side sends calls, and the process sends answers.
 //
 // Invariants:
-//   CX-1  the first message is the token, and no other message is. It registers the connection's Caller (caller.h) with the front door; an
-//         unknown or used token ends the connection. The end of the connection removes the Caller and calls its OnClosed
+//   CX-1  the first message, and no other, is the token. It registers the connection's Caller (caller.h) with the front door; a
+//         refused token ends the connection. The end of the connection removes the Caller and calls its OnClosed
 //   CX-2  calls are written whole, one after another, in the order of Write
-//   CX-3  an answer that is too large is read to its end and replaced by RESOURCE_EXHAUSTED, so that later answers are still understood
+//   CX-3  an answer that is too large is read to its end and becomes RESOURCE_EXHAUSTED, so that later answers can be read
 // Every method runs on the thread of the callback socket (call_socket.h). Pending reads and writes keep the connection alive. The Caller
 // lives on the strand of the front door: all calls of it are posted there.
 #pragma once
@@ -58,7 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void WriteNext();
   // Logs a breach of the protocol, and closes the connection.
   void CloseBecause(const absl::Status& why);
-  // Returns a function that the strand may call: it runs a task with this connection on the socket's thread, unless the connection is gone.
+  // Returns a function for the strand that runs a task with this connection on the socket's thread, if the connection is alive.
   std::function<void(std::function<void(Connection&)>)> PosterToThread();
 
   const std::weak_ptr<asio::io_context> io_;
@@ -69,8 +69,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool closed_ = false;
   uint8_t length_[4];
   std::string header_;
-  PythonMessage message_;  // being read
-  std::string dropped_;    // the part of a too large answer that is being read
+  PythonMessage message_;          // being read
+  std::string dropped_;            // the part of a too large answer that is being read
   std::deque<Outgoing> outgoing_;  // the first is being written
 };
 

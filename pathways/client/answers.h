@@ -1,11 +1,11 @@
-// Adapters from the callback of a value, or of a status, to the callback of a request to the controller.
+// Adapters that turn the callback of a value or of a status into the callback of a request to the controller.
 #pragma once
 
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/session.pb.h"
 
@@ -23,7 +23,9 @@ AnswerCallback Reading(session::ResultCallback<T> done, F read) {
 }
 
 inline AnswerCallback ReadingStatus(session::StatusCallback done) {
-  return [done = std::move(done)](absl::StatusOr<::pathways::v1::Answer> answer, Bytes) mutable { std::move(done)(answer.status()); };
+  return [done = std::move(done)](absl::StatusOr<::pathways::v1::Answer> answer, Bytes) mutable {
+    std::move(done)(answer.status());
+  };
 }
 
 }  // namespace pw::client

@@ -6,16 +6,16 @@
 #include <numeric>
 #include <utility>
 
-#include "pathways/base/await.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/gathered.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/await.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/gathered.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/client/later_requests.h"
 #include "pathways/client/remote_cluster.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/longest_silence.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/sockets/longest_silence.h"
 #include "pathways/session/questions.h"
 
 namespace pw::client {
@@ -23,7 +23,7 @@ namespace {
 
 using session::Handle;
 
-// Requests that wait for the next: no more arrays from host memory than these, and none larger.
+// Limits of the arrays from host memory that wait for the next request: their number, and the size of each.
 constexpr size_t kMostPutsLater = 64;
 constexpr size_t kLargestPutLater = 16 << 10;
 
@@ -70,7 +70,7 @@ struct Client::Way {
 };
 
 struct Client::State {
-  // null: the cluster is in this process. Destroyed last.
+  // Null: the cluster is in this process. Destroyed last.
   std::unique_ptr<Way> way;
   session::Cluster* cluster = nullptr;
   Timers* timers = nullptr;
@@ -80,10 +80,10 @@ struct Client::State {
   std::shared_ptr<const session::ClusterInfo> info;
   std::shared_ptr<const session::SpareDevices> spares;
   const pid_t process = ::getpid();
-  std::atomic<bool> full = false;  // the session has much that the controller has not taken
+  std::atomic<bool> full = false;  // the session keeps many requests that the controller has not taken
   const std::shared_ptr<Gathered<LaterRequests>> later = std::make_shared<Gathered<LaterRequests>>();
 
-  // As Post, for requests that many may follow, which nobody waits for: holds the caller back while the session is full.
+  // Post for requests whose answers no caller awaits, and of which there may be many: blocks while the session is full.
   template <class F>
   void PostPiece(F task) {
     if (way == nullptr) return Post(std::move(task));
@@ -104,7 +104,7 @@ struct Client::State {
     });
     Await(there).status().IgnoreError();
   }
-  // Calls `task`(session) on the strand, after the requests that have waited for this one.
+  // Calls `task`(session) on the strand, after the later requests (later_requests.h).
   template <class F>
   void Post(F task) {
     cluster->Post([session = session.get(), before = later->Take(), task = std::move(task)]() mutable {
@@ -112,7 +112,7 @@ struct Client::State {
       std::move(task)(*session);
     });
   }
-  // Adds a request to those that wait for the next, by `add`(LaterRequests&).
+  // Adds a later request, by `add`(LaterRequests&).
   template <class F>
   void PostLater(F add) {
     if (!later->Add(std::move(add))) return;
@@ -155,8 +155,7 @@ Client::~Client() {
 }
 
 void Client::Leave(absl::Duration limit) {
-  if (state_->way == nullptr || ::getpid() != state_->process)
-    return;  // a forked child has no threads that could, and is not the client
+  if (state_->way == nullptr || ::getpid() != state_->process) return;  // a forked child lacks the threads, and is not the client
   Promise<Unit> left;
   const Future<Unit> done = left.future();
   state_->cluster->Post([way = state_->way.get(), id = state_->id, left = std::move(left)]() mutable {

@@ -1,19 +1,20 @@
-// Client: drives a cluster from a C++ program; the PJRT door stands on it. It is one session: with a controller elsewhere, for which it brings
-// the threads and the sockets, or with a cluster in this process, by direct calls. (An agent uses RemoteSession directly.)
+// Client: drives a cluster from a C++ program; the PJRT door stands on it. It is one session: with a controller elsewhere, for
+// which it brings the threads and the sockets, or with a cluster in this process, by direct calls. (Agents use RemoteSession.)
 //
 //   auto client = client::Client::Connect({.controller = "unix:/run/pathways/clients.sock", .description = "an example"});
-//   absl::StatusOr<client::Executable> program = Await((*client)->Compile(std::move(request)));  // base/await.h
+//   absl::StatusOr<client::Executable> program = Await((*client)->Compile(std::move(request)));  // base/threads/await.h
 //   client::Array x = (*client)->Put(spec, bytes);
 //   std::vector<client::Array> y = (*client)->Execute(*program, {&x});
 //   absl::StatusOr<Bytes> data = Await((*client)->Fetch(y[0]));
 //
-// Connect, Open and the destructor block; all other methods return at once, but Put and Execute wait while the session keeps many megabytes
-// of requests that the controller, which may be away, has not taken. An Array is a name: a computation may use the result of another that has
-// not run yet. The object may be destroyed as soon as it has been passed on. What fails makes its results error arrays: the error passes to all
-// arrays computed from them, and Fetch and Ready report it. So does the loss of the session, with UNAVAILABLE.
+// Connect, Open, Leave and the destructor block. Put and Execute wait while the session keeps many megabytes of requests that the
+// controller has not taken. All other methods return at once. An Array is a name: a computation may use the result of another one
+// that has not run yet. The object may be destroyed as soon as it has been passed on. An operation that fails makes its results
+// error arrays. The error passes to all arrays computed from them, and Fetch and Ready report it. The loss of the session is such
+// an error, UNAVAILABLE.
 //
-// Any thread. Calls that happen one after the other take effect in that order. Small arrays of Put are sent, and those that are destroyed are freed,
-// with the client's next request, or else within kSweep. Arrays and executables must not outlive their client.
+// Any thread. Calls that happen one after the other take effect in that order. Small arrays of Put, and the release of destroyed
+// arrays, wait for the client's next request, or else for kSweep. Arrays and executables must not outlive their client.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +29,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
-#include "pathways/base/future.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/base/threads/future.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/session/session.h"
@@ -58,12 +59,11 @@ class Array {
 
 using Executable = std::shared_ptr<const session::ExecutableInfo>;
 
-// A computation that was sent off.
+// A computation on its way.
 struct Run {
   std::vector<Array> results;
-  Future<Unit> end;  // is set when the computation has ended on all its devices; not valid() unless RunOptions::end was set
-  Future<Unit>
-      ready;  // is set when the results are ready, as by Ready of any of them; not valid() unless RunOptions::ready was set
+  Future<Unit> end;    // the computation has ended on all its devices; valid() only if RunOptions::end was set
+  Future<Unit> ready;  // the results are ready, as by Ready of any of them; valid() only if RunOptions::ready was set
 };
 
 struct RunOptions {
@@ -85,8 +85,8 @@ class Client {
     absl::Duration timeout = absl::Seconds(30);    // how long Connect tries
     identity::CredentialOptions credentials = {};  // needed unless the address is a Unix socket
     std::string remedy = {};                       // a sentence for the user, added to the error of a lost session
-    std::function<void(const std::string&)> say =
-        {};  // takes a line for the user about a connection that is lost and is made again; on a thread of the client's
+    // Takes lines for the user about a connection that is lost. Called on a thread of the client.
+    std::function<void(const std::string&)> say = {};
   };
   // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
@@ -94,12 +94,12 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, Timers* timers, std::string description);
   // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
-  // The process ends, and this object does not: says goodbye to the controller, which would otherwise wait for this client. Waits for no longer
-  // than this. Nothing may be asked afterwards.
+  // Says goodbye to the controller, which would otherwise wait for this client. For a process that ends without destroying this
+  // object. Blocks for at most `limit`. No other call may follow.
   void Leave(absl::Duration limit);
 
   const session::ClusterInfo& cluster() const;
-  const session::SpareDevices& spares() const;  // on which this session can have virtual slices
+  const session::SpareDevices& spares() const;  // virtual devices for slices, and devices of empty seats
   SessionId session_id() const;
   // Compiles a StableHLO module (text or portable artifact) for the devices of the request.
   Future<Executable> Compile(session::CompileRequest request);
@@ -117,7 +117,7 @@ class Client {
   Array PutError(const buffers::ArraySpec& spec, absl::Status error);
   std::vector<Array> Execute(const Executable& executable, absl::Span<const Array* const> args);
   Run Execute(const Executable& executable, absl::Span<const Array* const> args, RunOptions options);
-  // Names results of this executable, for one Execute to come (RunOptions::results).
+  // Names the results of a later Execute of this executable (RunOptions::results).
   std::vector<Array> Name(const Executable& executable);
   // Copies each shard to the device at the same place of `devices`. An empty `memory_kind` is the device's default memory.
   Array Copy(const Array& array, std::vector<DeviceId> devices, std::string memory_kind = "");
@@ -125,8 +125,9 @@ class Client {
   Array Assemble(const buffers::ArraySpec& spec, absl::Span<const Array* const> singles);
   // Makes an array on a single device of each shard. Shares their data.
   std::vector<Array> Disassemble(const Array& array, int num_shards);
-  // Fetches an array that one device holds whole; dense, or with these strides.
+  // Fetches an array that one device holds whole: dense, or with these strides.
   Future<Bytes> Fetch(const Array& array, std::optional<buffers::Dims> byte_strides = std::nullopt);
+  // Becomes set when the array is ready, or with its error.
   Future<Unit> Ready(const Array& array);
   // Asks the cluster a question in JSON (session/questions.h), after all earlier operations of this thread.
   Future<std::string> Ask(std::string question);

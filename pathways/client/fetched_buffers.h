@@ -1,5 +1,5 @@
-// FetchedBuffers: the host buffers that copies of arrays fill, until they are deleted. A buffer may be looked up, and deleted, before its bytes
-// have arrived.
+// FetchedBuffers: the host buffers that copies of arrays fill, until they are deleted. A buffer may be looked up, and deleted,
+// before its bytes have arrived.
 //
 // Invariant FB-1: each lookup is answered once: by Fill, by End, or at once. Strand-confined.
 #pragma once
@@ -10,8 +10,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/session/session.h"
 
 namespace pw::client {

@@ -68,7 +68,7 @@ void HostBuffers::Drop(Handle handle) {
   if (buffer.way == Way::kByLane) under_way_ -= SizeOf(*buffer.data);
 }
 
-// A buffer that is too large for a frame must differ in size from its array.
+// A buffer that is too large for a frame differs in size from its array, which is small.
 void HostBuffers::SendInFrame(Handle handle, Buffer& buffer, absl::StatusOr<Bytes> data) {
   if (!buffer.strings && SizeOf(data) > limits_.in_frame) data = WrongSize(SizeOf(data), buffer.bytes);
   ways_.in_frame(handle, std::move(data));

@@ -1,16 +1,17 @@
-// HostBuffers: the bytes that a client puts into arrays, until they have reached their hosts. Small ones, and strings, go to the controller
-// in a frame of the session. All others stay here: hosts ask for them, until the controller says that all hosts have them. Lanes owns it.
+// HostBuffers: the bytes that a client puts into arrays, until they have reached their hosts. Small buffers, and strings, go to
+// the controller in a frame of the session. All others stay here: hosts request them, until the controller says that all hosts
+// have them. Lanes owns it.
 //
-// Room. A client that announces a large buffer gets leave to store it when it fits into the limit together with the buffers held here. Room
-// becomes free as hosts take buffers. If no buffer here is on its way to a host, waiting would not help, and leave is given beyond the
-// limit. What a function of this process returns to a program is kept whether there is room or not: the program waits for it.
+// Room. A client announces a large buffer before it stores it. It gets leave when the buffer fits into the limit together with
+// the buffers held here; room becomes free as hosts take buffers. If no buffer here is on its way to a host, waiting would not
+// help, and leave is given beyond the limit. Results of host calls are kept even without room: a program waits for them.
 //
 // Pure: sends through Ways, and knows no connection. Strand-confined.
 //
 // Invariants:
 //   HB-1  each buffer takes one way, whether Store or Make comes first
 //   HB-2  a host that asks for a buffer gets its bytes or an error, now or when the buffer is stored
-//   HB-3  leave is given once for each announcement, in their order
+//   HB-3  leave is given once for each announcement; for large buffers, in order
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/session/session.h"
 
 namespace pw::client {
@@ -52,10 +53,10 @@ class HostBuffers {
   void Forget(Handle buffer);
   // Stores the bytes, or the reason why there are none.
   void Store(Handle buffer, absl::StatusOr<Bytes> data);
-  // An array is to be made of the buffer. Returns true if hosts will ask for it.
+  // Decides the way of a buffer from which an array is made. Returns true if hosts will request it.
   bool Make(Handle buffer, const session::HostLayout& layout);
 
-  // Stores bytes for which hosts will ask, however few they are. REQUIRES: they are not none; the buffer is new.
+  // Stores bytes that hosts will request, even if they are few. REQUIRES: there are some; the buffer is new.
   void Offer(Handle buffer, Bytes data);
 
   void OnWant(HostId host, Handle buffer, uint64_t offset, uint64_t total_bytes);

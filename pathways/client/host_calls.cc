@@ -13,7 +13,7 @@ namespace {
 using ::pathways::v1::LaneCall;
 using ::pathways::v1::LaneMessage;
 
-// Of an error's text. The rest of a longer one, the oldest frames of a traceback or more, is not worth a message that no lane takes.
+// The longest text of an error. A longer one, such as a deep traceback, is cut: lanes limit the size of messages.
 constexpr size_t kErrorBytes = 128 << 10;
 
 std::vector<uint64_t> SizesOf(const LaneCall& call) {
@@ -33,7 +33,7 @@ absl::StatusOr<session::HostCall> Read(const LaneCall& message, const Bytes& ope
   return call;
 }
 
-// Cuts off the end, between two characters.
+// Cuts off the end of a long text, between two characters.
 absl::Status Shortened(const absl::Status& error) {
   absl::string_view text = error.message();
   if (text.size() <= kErrorBytes) return error;
@@ -47,7 +47,7 @@ absl::Status Shortened(const absl::Status& error) {
 absl::Status HostCalls::OnCall(const LaneCall& message, const Bytes& payload, const Handler& handler, BlockCache& blocks) {
   const uint64_t number = message.call();
   auto [it, is_new] = calls_.try_emplace(number);
-  if (it->second.arrived) return absl::OkStatus();  // the lane broke before the host heard that it is here
+  if (it->second.arrived) return absl::OkStatus();  // the lane broke before the host got Taken
   if (is_new) it->second.message = message;
   const std::optional<size_t> bytes = lanes::SumOfCall(SizesOf(message));
   if (!bytes.has_value()) return absl::InvalidArgumentError("a call of a Python function announces too many operands");
@@ -116,7 +116,8 @@ void HostCalls::LaneOpened(lanes::LaneEnd* lane) {
 void HostCalls::LaneGone() {
   lane_ = nullptr;
   answers_.LaneGone();
-  std::erase_if(calls_, [](const auto& call) { return !call.second.arrived; });  // the host sends them again, if it still needs them
+  std::erase_if(calls_,
+                [](const auto& call) { return !call.second.arrived; });  // the host sends them again, if it still needs them
 }
 
 }  // namespace pw::client

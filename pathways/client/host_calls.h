@@ -1,12 +1,12 @@
-// HostCalls: the calls that the programs on one host make to functions of this process, on the lane to that host (proto/pathways/v1/lane.proto).
-// Lanes has one for each host, and says when the lane comes and goes.
+// HostCalls: the calls that the programs on one host make to functions of this process, on the lane to that host
+// (proto/pathways/v1/lane.proto). Lanes has one HostCalls for each host, and tells it when the lane opens and breaks.
 //
-// A call whose operands are complete goes to the handler, in the order in which the host's calls became complete. The handler's result, or its
-// error, is sent as the answer, on the lane that there is then.
+// A call goes to the handler when its operands are complete. The handler's result, or its error, is sent as the answer, on the
+// lane that exists then.
 //
 // Invariants:
-//   HL-1  each call that arrives is handed over once, however often the lane breaks
-//   HL-2  an answer is kept until the host has it
+//   KH-1  each call that arrives is handed over once, however often the lane breaks
+//   KH-2  an answer is kept until the host has it
 // Strand-confined. Callbacks of the handler hold it weakly.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pathways/base/block_cache.h"
+#include "pathways/base/memory/block_cache.h"
 #include "pathways/lanes/call_bytes.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/lane.pb.h"
@@ -25,7 +25,7 @@ namespace pw::client {
 
 class HostCalls : public std::enable_shared_from_this<HostCalls> {
  public:
-  // Null while there is none: then calls fail. It may be called inside OnCall and OnBytes.
+  // Null: calls fail. May be called inside OnCall and OnBytes.
   using Handler = std::shared_ptr<session::HostCallHandler>;
 
   // INVALID_ARGUMENT: the host has broken the protocol.
@@ -50,8 +50,8 @@ class HostCalls : public std::enable_shared_from_this<HostCalls> {
   void Answer(uint64_t number, const absl::StatusOr<std::vector<Bytes>>& results);
 
   lanes::LaneEnd* lane_ = nullptr;
-  std::map<uint64_t, Call> calls_;  // those whose answers the host does not have
-  lanes::CallBytes answers_;        // out; and operands, in
+  std::map<uint64_t, Call> calls_;  // the host does not have their answers
+  lanes::CallBytes answers_;        // outgoing answers, and incoming operands
 };
 
 }  // namespace pw::client

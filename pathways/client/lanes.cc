@@ -92,7 +92,7 @@ void Lanes::OnConnected(HostId id, absl::StatusOr<std::unique_ptr<net::Connectio
     host.last_error = status;
     return ConnectAgain(host);
   }
-  auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) {
+  auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) {
     strand->Post([weak, task = std::move(task)]() mutable {
       if (auto self = weak.lock()) std::move(task)(*self);
     });
@@ -118,7 +118,7 @@ void Lanes::SayHello(Host& host) {
   host.end->Send(message);
 }
 
-// Before anything else is said on the lane.
+// Called before any other message on the lane.
 void Lanes::ConnectMemory(Host& host, const ::pathways::v1::LaneWelcome& welcome) {
   if (welcome.memory_socket().empty()) return;
   auto files = environment_.transport->ConnectForFiles(welcome.memory_socket(), welcome.memory_key());
@@ -128,7 +128,7 @@ void Lanes::ConnectMemory(Host& host, const ::pathways::v1::LaneWelcome& welcome
   host.end->Send(message);
 }
 
-// Beyond patience the host counts as lost, to those who wait now. Perhaps it can be reached when somebody needs it next.
+// Once patience is over, operations that wait for the host fail. Later ones get a new chance.
 void Lanes::ConnectAgain(Host& host) {
   const absl::Time now = environment_.clock->Now();
   if (owner_.away()) host.unreachable_since = now;
@@ -183,7 +183,7 @@ void Lanes::OnLaneMessage(LaneId lane, LaneMessage message, Bytes payload) {
   const HostId id = host->id;
   const absl::Status status = Handle(*host, message, std::move(payload));
   if (status.ok()) return;
-  auto it = hosts_.find(id);  // again: what was handled may have changed who is there
+  auto it = hosts_.find(id);  // looked up again: Handle may have changed hosts_
   if (it != hosts_.end() && it->second.end != nullptr && it->second.end->id() == lane) it->second.end->Close(status);
 }
 
@@ -198,7 +198,8 @@ absl::Status Lanes::Handle(Host& host, const LaneMessage& message, Bytes payload
       return absl::OkStatus();
     case LaneMessage::kBytes:
       // A call may end its session, and with it the host's entry.
-      if (message.bytes().has_call()) return std::shared_ptr(host.calls)->OnBytes(message.bytes(), std::move(payload), host_calls_);
+      if (message.bytes().has_call())
+        return std::shared_ptr(host.calls)->OnBytes(message.bytes(), std::move(payload), host_calls_);
       return AddPart(host, message.bytes(), std::move(payload));
     case LaneMessage::kCall:
       return std::shared_ptr(host.calls)->OnCall(message.call(), payload, host_calls_, blocks_);
@@ -226,7 +227,7 @@ absl::Status Lanes::OnWelcome(Host& host, const ::pathways::v1::LaneWelcome& wel
 absl::Status Lanes::AddPart(Host& host, const ::pathways::v1::LaneBytes& bytes, Bytes payload) {
   const uint64_t name = bytes.fetch();
   auto it = fetches_.find(name);
-  if (it == fetches_.end() || it->second.complete) {  // given up here, or it has not heard that it is here
+  if (it == fetches_.end() || it->second.complete) {  // dropped here, or complete, which the host does not know
     SayTaken(host, name);
     return absl::OkStatus();
   }
@@ -267,7 +268,7 @@ void Lanes::Expect(uint64_t name, std::optional<int64_t> bytes) {
   if (!ended_.ok()) return;
   Fetch& fetch = fetches_[name];
   fetch.bytes = bytes;
-  // Room for all of it now, so that the socket writes it there from the first byte. Pages come as they are written to.
+  // Takes memory for all bytes now, so that the socket writes them there from the first one. Pages come as they are written to.
   if (bytes.value_or(0) > options_.buffers.in_frame) Begin(fetch, name, *bytes).IgnoreError();
 }
 

@@ -16,7 +16,7 @@ using ::pathways::v1::ClientFrame;
 using ::pathways::v1::ControllerFrame;
 using ::pathways::v1::SessionWelcome;
 
-// After so many events, or bytes, an acknowledgement is sent even without a request to carry it.
+// An acknowledgement is sent after this many events or bytes, even without a request to carry it.
 constexpr uint64_t kUntold = 64;
 constexpr size_t kUntoldBytes = 64 << 10;
 constexpr absl::Duration kPause = absl::Milliseconds(50);  // between two attempts to connect
@@ -75,7 +75,7 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
   const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
   if (absl::IsUnauthenticated(status) && session_ == 0) return End(status);
   if (!status.ok()) return OnUnreachable(status);
-  auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(Connection::Owner&) &&> task) {
+  auto post = [weak = weak_from_this(), strand = environment_.strand](absl::AnyInvocable<void(Connection::Owner&)&&> task) {
     strand->Post([weak, task = std::move(task)]() mutable {
       if (auto self = weak.lock()) std::move(task)(*self);
     });
@@ -115,7 +115,8 @@ void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Byte
     return End(Explained(end));
   }
   if (absl::Status status = Take(frame, std::move(payloads), bytes); !status.ok()) {
-    End(absl::InternalError(absl::StrCat("the controller at ", options_.controller, " breaks the session protocol: ", status.message())));
+    End(absl::InternalError(
+        absl::StrCat("the controller at ", options_.controller, " breaks the session protocol: ", status.message())));
   }
 }
 
@@ -200,8 +201,8 @@ absl::Status Link::Lost(absl::string_view reason) const {
 
 absl::Status Link::Explained(const absl::Status& end) const {
   if (session_ == 0 || end.ok()) return end;
-  return absl::Status(end.code(), absl::StrCat("the Pathways controller at ", options_.controller, " ended this session: ",
-                                               end.message(), ". ", options_.remedy));
+  return absl::Status(end.code(), absl::StrCat("the Pathways controller at ", options_.controller,
+                                               " ended this session: ", end.message(), ". ", options_.remedy));
 }
 
 uint64_t Link::Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload) {

@@ -1,18 +1,16 @@
 // Link: a client's end of the session protocol. It connects to the controller, reconnects when the connection breaks, sends requests in
 // batches, and delivers each event once, in order. RemoteSession owns it.
 //
-// Requests of one turn of the strand leave together. They wait here while there is no connection, and while the controller has not carried
-// out those before them (kRequestWindowBytes).
+// Requests of one turn of the strand leave together. They wait here while there is no connection, and while the window of
+// unacknowledged requests is full (kRequestWindowBytes).
 //
-// A connection that breaks is made again, for as long as the controller said at the welcome that it keeps the session (grace_seconds). The
-// controller has ended if the connection was a Unix socket, or if its machine answers for kRefusedFor that no process listens there: it
-// knows no session when it is started anew. Whatever else fails is taken for the network's fault, a stranger's certificate on the way
-// included.
+// After a connection breaks, the link reconnects for as long as the controller keeps the session (SessionWelcome.grace_seconds).
+// The controller, and with it the session, counts as ended in two cases. The connection was a Unix socket; or for kRefusedFor the
+// machine answers that no process listens there. Any other failure counts as the network's, also a stranger's certificate.
 //
 // Invariants:
-//   LK-1  the owner hears OnWelcome once, before any event, or it hears OnEnded
-//   LK-2  the owner hears OnEnded at most once, last: the controller has ended the session, could not be reached for long, or has broken
-//         the protocol
+//   LK-1  OnWelcome is called once, before any event, or OnEnded is called
+//   LK-2  OnEnded is called at most once, and last: the controller has ended the session, was away for long, or broke a rule
 // Strand-confined; the transport calls on its own threads. Environment and owner must outlive the link.
 #pragma once
 
@@ -25,11 +23,11 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/timer_queue.h"
-#include "pathways/net/attempts.h"
-#include "pathways/net/resumable_stream.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/timer_queue.h"
+#include "pathways/net/resumable/attempts.h"
+#include "pathways/net/resumable/resumable_stream.h"
 #include "pathways/net/transport.h"
 #include "pathways/session/frame_link.h"
 #include "pathways/v1/session.pb.h"
@@ -48,15 +46,15 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     virtual void OnAcknowledged() {}
   };
   struct Options {
-    std::string controller;                         // its address
-    std::string description;                        // of this client, for people
-    std::string token = {};                         // who the client is; empty: it is let in without
-    absl::Duration patience = absl::Seconds(30);    // how long the controller may be out of reach before the session is open
-    bool retry = true;                              // false: `patience` is for one attempt
-    std::function<void(const std::string&)> say =
-        {};  // called with a line for the user when the connection has been lost for some seconds
-    std::string remedy;                             // advice for people, at the end of the error of a lost session
-    ::pathways::v1::SessionHello hello;             // further settings of a new session
+    std::string controller;                       // its address
+    std::string description;                      // of this client, for people
+    std::string token = {};                       // identifies the client; empty: none is needed
+    absl::Duration patience = absl::Seconds(30);  // how long the controller may be out of reach before the session is open
+    bool retry = true;                            // false: `patience` is for one attempt
+    // Takes a line for the user when the connection has been lost for some seconds.
+    std::function<void(const std::string&)> say = {};
+    std::string remedy;                  // advice for people, at the end of the error of a lost session
+    ::pathways::v1::SessionHello hello;  // further settings of a new session
   };
   struct Environment {
     net::Transport* transport;
@@ -73,12 +71,12 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   void Open();
   // Returns the request's number; 0 after the end.
   uint64_t Send(::pathways::v1::SessionRequest request, std::vector<Bytes> payload = {});
-  // Says goodbye. The owner hears nothing any more. `closed` runs when it is said, or could not be.
+  // Says goodbye, and calls the owner no more. `closed` runs when the goodbye is sent, or cannot be.
   void Close(absl::AnyInvocable<void() &&> closed = nullptr);
 
   uint64_t session() const { return session_; }
-  bool away() const { return session_ != 0 && !welcomed_; }   // the session has no connection
-  size_t kept_bytes() const { return stream_.kept_bytes(); }  // of requests that are not acknowledged
+  bool away() const { return session_ != 0 && !welcomed_; }                   // the session has no connection
+  size_t kept_bytes() const { return stream_.kept_bytes(); }                  // of requests that are not acknowledged
   uint64_t frames_sent() const { return sent(&net::Counters::frames_sent); }  // on all connections so far
   uint64_t bytes_sent() const { return sent(&net::Counters::bytes_sent); }
   // Breaks the connection, as if the network had failed: for tests.
@@ -89,9 +87,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
 
   Link(Options options, const Environment& environment, Owner* owner);
   void Connect();
-  // The controller, not this end's clock, decides that a client was away for too long: there is time to hear it.
+  // Leaves time to hear the controller say that the client was away for too long: its clock decides, not ours.
   absl::Duration patience() const { return session_ == 0 ? options_.patience : grace_ + kAnswerTime; }
-  // The session's connection is lost.
+  // Reconnects after the session's connection is lost.
   void OnLost(const absl::Status& reason);
   void SayLost(const absl::Status& reason) const;
   // Ends a connection whose hello is not answered.
@@ -100,7 +98,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   absl::Status Lost(absl::string_view reason) const;
   // Returns the controller's reason for the end, worded for people.
   absl::Status Explained(const absl::Status& end) const;
-  // An attempt to open or resume the session has failed: tries again, or ends.
+  // Tries again, or ends, after an attempt to open or resume the session has failed.
   void OnUnreachable(const absl::Status& reason);
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
@@ -124,16 +122,16 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   std::unique_ptr<Connection> connection_;
   session::LinkId next_link_ = 1;
   absl::AnyInvocable<void() &&> closed_;  // of Close
-  bool welcomed_ = false;       // on this connection: requests may be sent
+  bool welcomed_ = false;                 // on this connection: requests may be sent
   bool flush_posted_ = false;
-  uint64_t told_ = 0;           // the last event that was acknowledged
-  size_t untold_bytes_ = 0;     // of frames that came since
-  net::Counters earlier_;       // sums over earlier connections
+  uint64_t told_ = 0;        // the last event that was acknowledged
+  size_t untold_bytes_ = 0;  // of frames that came since
+  net::Counters earlier_;    // sums over earlier connections
   absl::Time unreachable_since_;
   absl::Time attempt_began_;
-  absl::Time refused_since_ = absl::InfiniteFuture();  // nobody has listened there in any attempt since
+  absl::Time refused_since_ = absl::InfiniteFuture();  // no process has listened there in any attempt since
   net::Attempts attempts_;
-  uint64_t losses_ = 0;  // how often the connection has been lost
+  uint64_t losses_ = 0;  // number of times that the connection was lost
 };
 
 }  // namespace pw::client

@@ -1,4 +1,4 @@
-// A link and a controller that says what the test wants, on a network in memory and a clock of the test's own.
+// A link with a controller that the test plays, on a network in memory and a manual clock.
 #include "pathways/client/link.h"
 
 #include <memory>
@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "pathways/base/testing/manual_world.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 #include "pathways/session/wire.h"
 
 namespace pw::client {
@@ -185,7 +185,7 @@ TEST_F(LinkTest, AControllerHasEndedIfItsMachineSaysForSecondsThatNobodyListens)
   Cut();
   timers.Advance(Link::kRefusedFor - absl::Seconds(2));
   EXPECT_FALSE(ended.has_value());
-  controller.Listen();  // it was another process on the way, which is there again
+  controller.Listen();  // a process on the way was gone, and is back
   timers.Advance(absl::Seconds(1));
   ASSERT_THAT(controller.peers, SizeIs(2));
   controller.Welcome();
@@ -209,7 +209,8 @@ TEST_F(LinkTest, ASessionThatTheControllerDoesNotKeepEndsWithItsConnection) {
 TEST_F(LinkTest, AfterTheGraceTimeItGivesUp) {
   Open(absl::Seconds(60));
   const absl::Time lost = clock.Now();
-  while (!ended.has_value() && clock.Now() < lost + absl::Minutes(5)) {  // somebody ends each connection, as a tunnel does whose other end is gone
+  while (!ended.has_value() &&
+         clock.Now() < lost + absl::Minutes(5)) {  // each connection ends, as by a tunnel whose other end is gone
     Cut();
     timers.Advance(absl::Seconds(6));
   }

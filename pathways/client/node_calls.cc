@@ -42,7 +42,7 @@ void NodeCalls::OnCall(const SessionHostCall& proto) {
 void NodeCalls::Run(Call& call) {
   if (call.error.ok() && handler_ == nullptr) call.error = session::NoHostCallHandler();
   if (!call.error.ok()) return Reply(call.number, call.error);
-  const auto keep = handler_;  // it may end the session
+  const auto keep = handler_;  // the handler may end the session
   keep->OnHostCall(std::move(call.call),
                    [this, alive = std::weak_ptr<bool>(alive_), number = call.number](absl::StatusOr<std::vector<Bytes>> results) {
                      if (!alive.expired()) Reply(number, std::move(results));

@@ -1,5 +1,5 @@
-// NodeCalls: calls that nodes of programs make to Python functions of this process (SessionHostCall). Their operands are fetched, and their
-// results are host buffers; both travel by lane. Strand-confined.
+// NodeCalls: calls that nodes of programs make to Python functions of this process (SessionHostCall). NodeCalls fetches the
+// operands and makes the results host buffers; both travel by lane. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/session.pb.h"
 
@@ -19,11 +19,11 @@ namespace pw::client {
 
 class NodeCalls {
  public:
-  // The session, as calls use it.
+  // The parts of the session that calls use.
   struct Owner {
-    // Fetches an array by lane. `bytes`: its size, if that is known.
+    // Fetches an array by lane. `bytes`: its size, if known.
     std::function<void(session::Handle array, std::optional<int64_t> bytes, session::ResultCallback<Bytes> done)> fetch;
-    // Makes the bytes a host buffer that goes by lane; returns its handle.
+    // Makes a host buffer of the bytes, which goes by lane; returns its handle.
     std::function<session::Handle(Bytes data)> offer;
     std::function<void(::pathways::v1::SessionRequest request)> send;
   };
@@ -32,7 +32,7 @@ class NodeCalls {
   // Sets the handler of the calls; null: they fail.
   void SetHandler(std::shared_ptr<session::HostCallHandler> handler) { handler_ = std::move(handler); }
   void OnCall(const ::pathways::v1::SessionHostCall& call);
-  // Drops the calls that have not been answered: their session is over.
+  // Drops the unanswered calls, because their session is over.
   void End() { alive_ = nullptr; }
 
  private:

@@ -7,8 +7,8 @@
 namespace pw::client {
 namespace {
 
-using ::pathways::v1::SessionRequest;
 using buffers::ArraySpec;
+using ::pathways::v1::SessionRequest;
 using SpecPtr = ArrayTable::SpecPtr;
 
 SpecPtr Shared(ArraySpec spec) { return std::make_shared<const ArraySpec>(std::move(spec)); }
@@ -25,8 +25,8 @@ absl::Status RemoteSession::Rearrange(SessionRequest request, ::pathways::v1::Re
   return ended_;
 }
 
-absl::Status RemoteSession::RearrangeAs(SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
-                                        CopySemantics semantics) {
+absl::Status RemoteSession::RearrangeAs(SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays,
+                                        Specs specs, CopySemantics semantics) {
   for (const ArraySpec& spec : specs) session::ToProto(spec, body->add_specs());
   for (size_t i = 0; i < results.size(); ++i) arrays_.Insert(results[i], i < specs.size() ? Shared(specs[i]) : nullptr);
   return Rearrange(std::move(request), body, results, arrays, semantics);

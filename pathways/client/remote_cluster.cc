@@ -148,19 +148,22 @@ void RemoteCluster::DrainHost(const std::string& host, bool undo, ResultCallback
   SessionRequest request;
   request.mutable_drain_host()->set_host(host);
   request.mutable_drain_host()->set_undo(undo);
-  Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes&) { return session::DrainReportFrom(answer.drain()); }));
+  Ask(std::move(request),
+      Reading(std::move(done), [](const Answer& answer, const Bytes&) { return session::DrainReportFrom(answer.drain()); }));
 }
 
 void RemoteCluster::GetStatus(ResultCallback<std::string> done) {
   SessionRequest request;
   request.set_status(true);
-  Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+  Ask(std::move(request),
+      Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
 }
 
 void RemoteCluster::AskTokens(const ::pathways::v1::TokenQuestion& question, ResultCallback<std::string> done) {
   SessionRequest request;
   *request.mutable_tokens() = question;
-  Ask(std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+  Ask(std::move(request),
+      Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
 }
 
 void RemoteCluster::RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<session::ClusterTrace> done) {

@@ -1,7 +1,7 @@
 // RemoteCluster: session::Cluster with the controller in another process. Front doors beside the client use it.
 //
-// Every session has a connection of its own (link.h), so that one client's bytes do not delay another's. An operator's request goes over an
-// observer session that is opened for it.
+// Every session has a connection of its own (link.h), so that one client's bytes do not delay another's. An operator's request
+// goes over an observer session that is opened for the request.
 //
 // Everything runs on the environment's strand. This must outlive the callbacks passed to it; sessions may outlive this.
 #pragma once
@@ -23,13 +23,13 @@ namespace pw::client {
 class RemoteCluster final : public session::Cluster {
  public:
   struct Options {
-    std::string controller;                       // its address for clients
-    absl::Duration patience = absl::Seconds(30);  // how long it may be out of reach while a session is opened
-    bool retry = true;                            // false: `patience` is for one attempt
-    std::string remedy;                           // advice for people about a lost session (link.h)
-    std::string token = {};                       // who the clients are (session.proto)
-    std::function<void(const std::string&)> say = {};  // takes a line for the user about a connection that is lost (link.h)
-    std::string machine;                          // of this process; sessions are described with it, if it is not empty
+    std::string controller;                            // its address for clients
+    absl::Duration patience = absl::Seconds(30);       // the longest wait for it while a session is opened
+    bool retry = true;                                 // false: `patience` is for one attempt
+    std::string remedy;                                // advice for people about a lost session (link.h)
+    std::string token = {};                            // identifies the clients (session.proto)
+    std::function<void(const std::string&)> say = {};  // takes a line for the user about a lost connection (link.h)
+    std::string machine;                               // this machine's name, added to the descriptions of sessions; may be empty
   };
 
   RemoteCluster(Options options, const Link::Environment& environment);
@@ -41,16 +41,18 @@ class RemoteCluster final : public session::Cluster {
   void SetHostCallHandler(SessionId session, std::shared_ptr<session::HostCallHandler> handler) override;
   void ChangeShare(SessionId session, const gang::ShareChange& change, session::ResultCallback<gang::Share> done) override;
   std::shared_ptr<const session::SpareDevices> Spares(SessionId session) override;
-  void AddSlice(SessionId session, const resource::SliceRequest& request, session::ResultCallback<session::SliceState> done) override;
-  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, session::ResultCallback<session::SliceState> done) override;
+  void AddSlice(SessionId session, const resource::SliceRequest& request,
+                session::ResultCallback<session::SliceState> done) override;
+  void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit,
+                  session::ResultCallback<session::SliceState> done) override;
   void ReleaseSlice(SessionId session, SliceId slice, session::StatusCallback done) override;
   void SuspendClient(SessionId session, bool resume, session::ResultCallback<session::SuspendReport> done) override;
   void DrainHost(const std::string& host, bool undo, session::ResultCallback<session::DrainReport> done) override;
   void GetStatus(session::ResultCallback<std::string> done) override;
-  // The controller knows whose token this is, and answers accordingly.
+  // The controller knows the token's user, and answers accordingly.
   void GetStatusFor(const std::string& user, session::ResultCallback<std::string> done) override { GetStatus(std::move(done)); }
   void RecordTrace(absl::Duration duration, size_t max_events, session::ResultCallback<session::ClusterTrace> done) override;
-  // This process ends: says goodbye for the session, unless it has ended.
+  // Says goodbye for the session, for a process that ends.
   void Leave(SessionId session, absl::AnyInvocable<void() &&> done);
   // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).
   void AskTokens(const ::pathways::v1::TokenQuestion& question, session::ResultCallback<std::string> done);
@@ -66,7 +68,8 @@ class RemoteCluster final : public session::Cluster {
 
   const Options options_;
   const Link::Environment environment_;
-  std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();  // as the controller told the last session
+  // As the controller told the last session.
+  std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();
   absl::flat_hash_map<SessionId, std::weak_ptr<RemoteSession>> sessions_;
 };
 

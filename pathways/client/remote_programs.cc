@@ -38,7 +38,8 @@ void RemoteSession::CompileByHash(SessionRequest request, Bytes program, ResultC
   named.mutable_compile()->set_program_sha256(Sha256(program.view()));
   Ask(std::move(named), [this, alive = std::weak_ptr<bool>(alive_), request = std::move(request), program = std::move(program),
                          done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
-    if (!answer.ok() || alive.expired()) return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
+    if (!answer.ok() || alive.expired())
+      return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
     if (answer->program_wanted()) return Compile(std::move(request), std::move(program), std::move(done));
     OnCompiled(request.compile().executable(), *answer, std::move(done));
   });
@@ -46,10 +47,10 @@ void RemoteSession::CompileByHash(SessionRequest request, Bytes program, ResultC
 
 void RemoteSession::Compile(SessionRequest request, Bytes program, ResultCallback<ExecutableRef> done) {
   const Handle handle = request.compile().executable();
-  Ask(
-      std::move(request),
+  Ask(std::move(request),
       [this, alive = std::weak_ptr<bool>(alive_), handle, done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
-        if (!answer.ok() || alive.expired()) return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
+        if (!answer.ok() || alive.expired())
+          return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
         OnCompiled(handle, *answer, std::move(done));
       },
       {std::move(program)});
@@ -105,8 +106,10 @@ absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::Exec
   for (size_t i = 0; i < reply.results.size(); ++i)
     arrays_.Insert(reply.results[i], i < info->output_specs.size() ? ArrayTable::SpecPtr(info, &info->output_specs[i]) : nullptr);
   for (int32_t donated : info->donated_inputs) {
-    const bool kept = std::find(execute.non_donatable.begin(), execute.non_donatable.end(), donated) != execute.non_donatable.end();
-    if (!kept && donated >= 0 && donated < static_cast<int32_t>(execute.args.size())) arrays_.Delete({execute.args[donated]}).IgnoreError();
+    const bool kept =
+        std::find(execute.non_donatable.begin(), execute.non_donatable.end(), donated) != execute.non_donatable.end();
+    if (!kept && donated >= 0 && donated < static_cast<int32_t>(execute.args.size()))
+      arrays_.Delete({execute.args[donated]}).IgnoreError();
   }
   if (!ended_.ok()) return ended_;
   return reply;

@@ -118,7 +118,8 @@ void RemoteSession::OnEnded(const absl::Status& status) {
   fetched_.End(ended_);
   node_calls_.End();
   Post([lanes = lanes_, status = ended_] { lanes->End(status); });
-  if (opened_ != nullptr) Post([opened = std::exchange(opened_, nullptr), status = ended_]() mutable { std::move(opened)(status); });
+  if (opened_ != nullptr)
+    Post([opened = std::exchange(opened_, nullptr), status = ended_]() mutable { std::move(opened)(status); });
 }
 
 void RemoteSession::WhenResumed(absl::AnyInvocable<void() &&> resumed) {

@@ -1,10 +1,10 @@
-// RemoteSession: session::Session over a Link: a session with the controller in another process.
+// RemoteSession: session::Session with the controller in another process, over a Link.
 //
-// Only callbacks wait for the controller. An operation on arrays is sent, and returns OK if this end finds no error; if the controller
-// refuses it, its results hold the error, as after any failure (session.h). Host buffers stay here until their hosts have them
-// (host_buffers.h); fetched bytes stay until they are deleted (fetched_buffers.h).
+// Only callbacks wait for the controller. An operation on arrays is sent, and returns OK if this end finds no error. If the
+// controller refuses the operation, its results hold the error, as after any failure (session.h). Host buffers stay here until
+// their hosts have them (host_buffers.h); fetched bytes stay until they are deleted (fetched_buffers.h).
 //
-// A session that has kMostKeptBytes of requests which the controller has not acknowledged is suspended, so that its front end holds its client back.
+// A session with kMostKeptBytes of unacknowledged requests is suspended: its front end then holds its client back.
 //
 // Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_programs.cc.
 // Strand-confined, except where Session says otherwise.
@@ -61,7 +61,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // Sends a request with its payload to the controller; `done` gets the answer. Returns the request's number; 0 if the session is over.
   uint64_t Ask(::pathways::v1::SessionRequest request, AnswerCallback done, std::vector<Bytes> payload = {});
 
-  // Says goodbye to the controller, and leaves all that waits here waiting, since the process ends. `done` runs when it is said.
+  // Says goodbye to the controller, for a process that ends: callbacks that wait are not called. `done` runs when it is said.
   void Leave(absl::AnyInvocable<void() &&> done) { link_->Close(std::move(done)); }
 
   // --- Session ---
@@ -122,7 +122,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
 
   Lanes::Owner OwnerOfLanes();
   NodeCalls::Owner OwnerOfNodeCalls();
-  // Fetches an array, by lane if it has more than `in_frame` bytes. `bytes`: how many it has, if that is known.
+  // Fetches an array, by lane if it has more than `in_frame` bytes. `bytes`: its size, if known.
   void FetchBytes(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t in_frame, std::optional<int64_t> bytes,
                   session::ResultCallback<Bytes> done);
   std::optional<int64_t> BytesToFetch(Handle array, const std::optional<buffers::Dims>& byte_strides) const;
@@ -132,11 +132,11 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // -- remote_arrays.cc
   absl::Status Rearrange(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays,
                          CopySemantics semantics);
-  // The same for a request whose results have these specs.
-  absl::Status RearrangeAs(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results, Handles arrays, Specs specs,
-                           CopySemantics semantics);
+  // Rearrange for a request whose results have these specs.
+  absl::Status RearrangeAs(::pathways::v1::SessionRequest request, ::pathways::v1::Rearrange* body, Handles results,
+                           Handles arrays, Specs specs, CopySemantics semantics);
   // -- remote_programs.cc
-  // Names the program by its hash, or sends it if it is small or the controller does not have it.
+  // Sends the program's hash, and the program if the controller does not have it or it is small.
   void CompileByHash(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
   void Compile(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
   void OnCompiled(Handle handle, const ::pathways::v1::Answer& answer, session::ResultCallback<ExecutableRef> done);

@@ -16,11 +16,11 @@ inline constexpr int kWorkerProtocolVersion = 1;
 
 resource::HostDescription DescribeHost(const ::pathways::v1::Hello& hello);
 
-// Returns OK if this worker may join a cluster of `platform` ("": any platform) that requires `token` ("": none). Errors are
-// UNAUTHENTICATED, INVALID_ARGUMENT or FAILED_PRECONDITION, and say what to do.
+// Returns OK if this worker may join a cluster of `platform` ("": any platform). Errors are INVALID_ARGUMENT or
+// FAILED_PRECONDITION, and say what to do.
 absl::Status CheckHello(const ::pathways::v1::Hello& hello, const std::string& platform);
 
-// `hellos`: of the present hosts, in ascending order of host id. The StableHLO version is the oldest of theirs.
+// `hellos`: those of the present hosts, in ascending order of host id. The StableHLO version is the oldest of theirs.
 std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& topology,
                                                    const std::vector<const ::pathways::v1::Hello*>& hellos);
 

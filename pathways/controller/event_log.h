@@ -1,5 +1,5 @@
-// EventLog: the last things that happened to the cluster and that concern its operators: hosts, clients, computations that hang. `pathways status`
-// shows them; each is a line of the controller's log too. Strand-confined.
+// EventLog: the last events that concern operators: hosts and clients that come and go, computations that hang. `pathways status`
+// shows them. Strand-confined.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,11 @@ namespace pw::controller {
 
 struct ClusterEvent {
   absl::Time when;
-  std::string
-      kind;  // "host joined", "host lost", "client connected", "client left", "client away", "client back", "hang", "hang ended"
+  // "host joined", "host away", "host back", "host lost", "client connected", "client away", "client back", "client left",
+  // "hang", "hang ended"
+  std::string kind;
   std::string text;
-  SessionId client = {};  // whom it concerns; none: everybody
+  SessionId client = {};  // the client that it concerns; none: all
 };
 
 class EventLog {

@@ -18,7 +18,8 @@ using Labels = MetricsText::Labels;
 
 std::string Text(uint64_t id) { return absl::StrCat(id); }
 
-// The hosts with what is known of them, and the labels that name each: a host that returns is a new host with the old name, so the labels stay.
+// A host, its reports, and the labels that name it. A host that returns is a new host with the old name, so its labels stay the
+// same.
 struct NamedHost {
   const resource::Host* host;
   const HostStatus* status;
@@ -50,17 +51,21 @@ Labels With(Labels labels, absl::string_view name, std::string value) {
 void AddCluster(const StatusReport& report, MetricsText* text) {
   text->Gauge("pathways_controller_info", "Always 1; its labels describe the cluster.")
       .Value({{"version", report.version}, {"platform", report.platform_name}, {"policy", report.policy}}, 1);
-  text->Gauge("pathways_formed", "1 once the expected hosts have joined and programs are served, else 0.").Value(report.formed ? 1 : 0);
+  text->Gauge("pathways_formed", "1 once the expected hosts have joined and programs are served, else 0.")
+      .Value(report.formed ? 1 : 0);
   text->Gauge("pathways_hosts_expected", "Hosts with which the cluster forms.").Value(report.expected_hosts);
   std::map<std::string, int> states = {{"up", 0}, {"busy", 0}, {"silent", 0}, {"away", 0}};
   for (const auto& [id, host] : report.hosts) ++states[host.state];
   text->Gauge("pathways_hosts", "Hosts that have joined, by state (docs/status.md).");
   for (const auto& [state, count] : states) text->Value({{"state", state}}, count);
-  text->Gauge("pathways_devices", "Devices of the hosts that have joined.").Value(static_cast<double>(report.topology.devices.size()));
+  text->Gauge("pathways_devices", "Devices of the hosts that have joined.")
+      .Value(static_cast<double>(report.topology.devices.size()));
   text->Gauge("pathways_clients", "Connected sessions of programs.").Value(static_cast<double>(report.clients.size()));
   text->Counter("pathways_grants_total", "Computations granted to devices.").Value(static_cast<double>(report.granted));
-  text->Gauge("pathways_hangs", "Computations that take far longer than was predicted.").Value(static_cast<double>(report.hangs.size()));
-  text->Counter("pathways_hangs_total", "Computations that were found to hang, since the controller started.").Value(static_cast<double>(report.hangs_named));
+  text->Gauge("pathways_hangs", "Computations that take far longer than was predicted.")
+      .Value(static_cast<double>(report.hangs.size()));
+  text->Counter("pathways_hangs_total", "Computations that were found to hang, since the controller started.")
+      .Value(static_cast<double>(report.hangs_named));
   text->Counter("pathways_translated_programs_total", "Programs of newer clients that were translated and compiled.")
       .Value(static_cast<double>(report.translated_programs));
   text->Counter("pathways_controller_array_bytes_total", "Bytes of clients' arrays that have passed through the controller.")
@@ -88,7 +93,8 @@ void AddHosts(const std::vector<NamedHost>& hosts, MetricsText* text) {
   add([](const HostStatus& host) { return static_cast<double>(host.frames_received); });
   text->Counter("pathways_host_commands_total", "Commands sent to the host, by kind.");
   for (const NamedHost& one : hosts) {
-    for (const auto& [kind, count] : one.status->commands) text->Value(With(one.labels, "kind", kind), static_cast<double>(count));
+    for (const auto& [kind, count] : one.status->commands)
+      text->Value(With(one.labels, "kind", kind), static_cast<double>(count));
   }
 }
 
@@ -118,7 +124,8 @@ void AddHostMetrics(const std::vector<NamedHost>& hosts, MetricsText* text) {
   add([](const Report& report) { return static_cast<double>(report.launches()); });
   text->Counter("pathways_host_device_seconds_total", "Device time of these computations, summed over the host's devices.");
   add([](const Report& report) { return report.device_microseconds() * 1e-6; });
-  text->Gauge("pathways_host_spilled_bytes", "Bytes of arrays that have been moved to the host's memory for lack of device memory.");
+  text->Gauge("pathways_host_spilled_bytes",
+              "Bytes of arrays that have been moved to the host's memory for lack of device memory.");
   add([](const Report& report) { return static_cast<double>(report.spilled_bytes()); });
 }
 
@@ -163,7 +170,8 @@ void AddClients(const StatusReport& report, MetricsText* text) {
   add([](const ClientStatus& client) { return static_cast<double>(client.staged_bytes); });
   text->Gauge("pathways_client_executables", "Compiled programs that the client holds.");
   add([](const ClientStatus& client) { return static_cast<double>(client.executables); });
-  text->Gauge("pathways_client_weight", "The client's weight: clients get device time in proportion to it under the policy 'share'.");
+  text->Gauge("pathways_client_weight",
+              "The client's weight: clients get device time in proportion to it under the policy 'share'.");
   add([](const ClientStatus& client) { return client.gangs.share.weight; });
   text->Gauge("pathways_client_priority", "The client's priority, for the policy 'priority'.");
   add([](const ClientStatus& client) { return static_cast<double>(client.gangs.share.priority); });

@@ -1,4 +1,4 @@
-// The controller's metrics for Prometheus (docs/operators.md). Pure: what it shows is the status report.
+// The controller's metrics for Prometheus (docs/operators.md). Pure: they come from the status report.
 #pragma once
 
 #include <string>

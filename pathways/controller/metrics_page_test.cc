@@ -50,13 +50,16 @@ TEST(MetricsPage, ShowsHostsDevicesAndClients) {
   const std::string page = ToMetricsPage(ReportOfTwoHosts());
   for (const char* line :
        {"pathways_controller_info{version=\"1.2\",platform=\"cpu\",policy=\"share\"} 1\n", "pathways_grants_total 17\n",
-        "pathways_hosts{state=\"up\"} 1\n", "pathways_hosts{state=\"silent\"} 1\n", "pathways_host_up{island=\"rack1\",host=\"one\"} 1\n",
-        "pathways_host_up{island=\"rack1\",host=\"t\\\"wo\"} 0\n", "pathways_host_sent_bytes_total{island=\"rack1\",host=\"one\"} 4096\n",
+        "pathways_hosts{state=\"up\"} 1\n", "pathways_hosts{state=\"silent\"} 1\n",
+        "pathways_host_up{island=\"rack1\",host=\"one\"} 1\n", "pathways_host_up{island=\"rack1\",host=\"t\\\"wo\"} 0\n",
+        "pathways_host_sent_bytes_total{island=\"rack1\",host=\"one\"} 4096\n",
         "pathways_host_commands_total{island=\"rack1\",host=\"one\",kind=\"execute\"} 12\n",
-        "pathways_host_memory_waits{island=\"rack1\",host=\"one\"} 3\n", "pathways_host_device_seconds_total{island=\"rack1\",host=\"one\"} 2.5\n",
+        "pathways_host_memory_waits{island=\"rack1\",host=\"one\"} 3\n",
+        "pathways_host_device_seconds_total{island=\"rack1\",host=\"one\"} 2.5\n",
         "pathways_device_memory_used_bytes{island=\"rack1\",host=\"one\",device=\"0\"} 512\n",
-        "pathways_client_info{client=\"7\",description=\"jax client at x\"} 1\n", "pathways_client_device_seconds_total{client=\"7\"} 1.5\n",
-        "pathways_client_computations_waiting{client=\"7\"} 5\n", "pathways_client_weight{client=\"7\"} 2\n"}) {
+        "pathways_client_info{client=\"7\",description=\"jax client at x\"} 1\n",
+        "pathways_client_device_seconds_total{client=\"7\"} 1.5\n", "pathways_client_computations_waiting{client=\"7\"} 5\n",
+        "pathways_client_weight{client=\"7\"} 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }

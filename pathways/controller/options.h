@@ -16,14 +16,14 @@
 namespace pw::controller {
 
 struct SessionLimits {
-  int64_t handles = 20'000'000;              // arrays, executables and the like of one client at a time
-  int64_t staged_bytes = int64_t{64} << 30;  // bytes of one client's host buffers that the controller holds
+  int64_t handles = 20'000'000;              // of one client at a time: most arrays, most executables, most waiting host buffers
+  int64_t staged_bytes = int64_t{64} << 30;  // most bytes of one client's host buffers in the controller
 };
 
 // When a computation counts as hanging (scheduling/hang_watch.h).
 struct HangOptions {
   absl::Duration least = absl::Seconds(10);
-  double factor = 10;  // times its predicted time
+  double factor = 10;                            // times its predicted time
   absl::Duration unmeasured = absl::Minutes(1);  // a program's first run, of which nothing is predicted
 };
 
@@ -37,15 +37,16 @@ struct ClusterOptions {
   bool sequential_dispatch = false;        // programs of many nodes are sent node by node
   HangOptions hangs;                       // when a computation counts as hanging
   std::function<absl::Time()> wall_clock;  // of this machine, to compare with the hosts'; null: they are not compared
-  usage::Store store_usage;                // keeps what users have used; null: nobody does
+  usage::Store store_usage;                // stores what users have used; null: not stored
   ::pathways::v1::HostConfig host_config;  // settings of all hosts
   absl::Duration client_grace;             // how long a session waits for a client whose connections are broken
   absl::Duration
       host_grace;  // how long a host may not be heard of while its connection is broken; 0: it is lost with its connection
-  size_t host_kept_bytes = size_t{256} << 20;  // of what waits for such a host: it is lost if more does
-  bool share_memory = true;                // with hosts on the same machine, if they can open it
+  size_t host_kept_bytes = size_t{256} << 20;         // of what waits for such a host: it is lost if more does
+  bool share_memory = true;                           // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
-  identity::ClusterIdentity* identity = nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off
+  identity::ClusterIdentity* identity =
+      nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off
   std::string version = kRelease;
 };
 

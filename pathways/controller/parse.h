@@ -5,7 +5,7 @@
 
 namespace pw::controller {
 
-// Returns false if `bytes` are not such a message; then the contents of `message` are unspecified.
+// Returns false if `bytes` do not parse; then the contents of `message` are unspecified.
 template <class Message>
 bool Parse(std::string_view bytes, Message* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));

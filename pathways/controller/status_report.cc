@@ -41,7 +41,10 @@ void WriteMachine(const HostStatus& status, JsonWriter& json) {
   const auto& machine = *status.examination;
   json.Key("machine").BeginObject().Key("release").String(machine.release());
   json.Key("clock_ahead_seconds").Number(status.clock_ahead_seconds);
-  json.Key("files_open").Int(static_cast<int64_t>(machine.files_open())).Key("files_limit").Int(static_cast<int64_t>(machine.files_limit()));
+  json.Key("files_open")
+      .Int(static_cast<int64_t>(machine.files_open()))
+      .Key("files_limit")
+      .Int(static_cast<int64_t>(machine.files_limit()));
   json.Key("shared_memory_free_bytes").Int(static_cast<int64_t>(machine.shared_memory_free_bytes()));
   json.Key("shared_memory_total_bytes").Int(static_cast<int64_t>(machine.shared_memory_total_bytes())).EndObject();
 }
@@ -121,11 +124,16 @@ void WriteSlice(const SliceStatus& slice, JsonWriter& json) {
 }
 
 void WriteHang(const HangStatus& hang, JsonWriter& json) {
-  json.BeginObject().Key("computation").Int(static_cast<int64_t>(hang.gang)).Key("client").Int(static_cast<int64_t>(hang.client.v));
+  json.BeginObject()
+      .Key("computation")
+      .Int(static_cast<int64_t>(hang.gang))
+      .Key("client")
+      .Int(static_cast<int64_t>(hang.client.v));
   json.Key("program").String(hang.program).Key("seconds").Number(hang.seconds);
   if (hang.predicted_seconds.has_value()) json.Key("predicted_seconds").Number(*hang.predicted_seconds);
   json.Key("hosts").BeginArray();
-  for (const HangStatus::Part& part : hang.parts) json.BeginObject().Key("name").String(part.host).Key("state").String(part.state).EndObject();
+  for (const HangStatus::Part& part : hang.parts)
+    json.BeginObject().Key("name").String(part.host).Key("state").String(part.state).EndObject();
   json.EndArray().EndObject();
 }
 

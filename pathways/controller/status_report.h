@@ -21,7 +21,7 @@ struct HostStatus {
   std::string state;  // "up", "busy", "silent", "away"
   int64_t pid = 0;
   std::string data_address;
-  std::string peer;  // of its connection; empty: it has none
+  std::string peer;  // address of its connection's other end; empty: it has no connection
   double seconds_since_heard = 0;
   std::optional<double> seconds_away = {};  // without a connection
   int64_t ops_in_flight = 0;
@@ -32,9 +32,9 @@ struct HostStatus {
   std::map<std::string, uint64_t> commands;            // by kind
   std::optional<::pathways::v1::HealthReport> health;  // the last one; none: not received yet
   double seconds_since_health = 0;
-  std::optional<::pathways::v1::MetricsReport> metrics;  // none: the host did not answer in time
-  std::optional<::pathways::v1::Examination> examination;  // likewise
-  double clock_ahead_seconds = 0;                        // its machine's clock, of the controller's; with an examination
+  std::optional<::pathways::v1::MetricsReport> metrics;    // none: the host did not answer in time
+  std::optional<::pathways::v1::Examination> examination;  // none: not asked for, or not answered in time
+  double clock_ahead_seconds = 0;                          // its machine's clock minus the controller's; with an examination
 };
 
 struct ClientStatus {
@@ -56,7 +56,7 @@ struct ClientStatus {
 struct SliceStatus {
   SliceId slice;
   SessionId client;
-  std::string state;  // "placed", "waiting", "broken"
+  std::string state;  // "placed", "suspended", "waiting", "broken"
   int64_t count = 0;
   bool exclusive = false;
   std::string island;

@@ -19,7 +19,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/dataflow/frame.h"
 
 namespace pw::dataflow {

@@ -31,8 +31,9 @@ void TryFrame(std::string_view header, std::string_view payload) {
   auto contents = ParseFrame(frame);
   if (!contents.ok()) return;
   const Placement from = Placement::Uniform(pw::HostId(0), 4, 2), to = Placement::Uniform(pw::HostId(2), 4, 2);
-  for (const EdgeRules& rules : {EdgeRules{EdgeKind::kOneToOne}, EdgeRules{EdgeKind::kSparse}, EdgeRules{EdgeKind::kSparse, false, true},
-                                 EdgeRules{EdgeKind::kOneToOne, true}, EdgeRules{EdgeKind::kAllToAll, true, true}}) {
+  for (const EdgeRules& rules :
+       {EdgeRules{EdgeKind::kOneToOne}, EdgeRules{EdgeKind::kSparse}, EdgeRules{EdgeKind::kSparse, false, true},
+        EdgeRules{EdgeKind::kOneToOne, true}, EdgeRules{EdgeKind::kAllToAll, true, true}}) {
     for (uint32_t direct_pairs : {0u, 64u}) {
       const EdgePlan plan(rules, from, to, pw::HostId(2), {2, direct_pairs});
       EdgeProgress progress(&plan);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
-#include "pathways/dataflow/graph_part.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/dataflow/graph/graph_part.h"
 #include "pathways/dataflow/progress/edge_progress.h"
 #include "pathways/dataflow/tuple.h"
 #include "pathways/net/transport.h"

@@ -29,10 +29,12 @@ Cost Measure(uint32_t hosts) {
   const auto everywhere = std::make_shared<const Placement>(Placement::Uniform(HostId(1), hosts, 8));
   const auto one = std::make_shared<const Placement>(Placement::OnHost(HostId(0)));
   const std::string bytes =
-      ToProto(*PartOf(
-                  **Graph::Create(
-                      {{"Arg", "x", "", everywhere}, {"A", "x", "", everywhere}, {"B", "x", "", everywhere}, {"Result", "x", "", one}},
-                      {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), EdgeKind::kGather}}),
+      ToProto(
+          *PartOf(**Graph::Create({{"Arg", "x", "", everywhere},
+                                   {"A", "x", "", everywhere},
+                                   {"B", "x", "", everywhere},
+                                   {"Result", "x", "", one}},
+                                  {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}, {NodeId(2), NodeId(3), EdgeKind::kGather}}),
                   HostId(1)))
           .SerializeAsString();
   Operators operators;

@@ -52,8 +52,9 @@ HostPlan::HostPlan(std::shared_ptr<const GraphPart> part, HostId coordinator, Ho
     const auto& [id, edge] = part_->edges()[e];
     if (SlotOf(edge.from) == kNone && SlotOf(edge.to) == kNone) continue;
     edge_slots_[e] = static_cast<uint32_t>(edges_.size());
-    edges_.push_back({id, &edge, EdgePlan({edge.kind, edge.single, outlives_hosts()}, part_->source(id), part_->destination(id),
-                                          self, knobs)});
+    edges_.push_back(
+        {id, &edge,
+         EdgePlan({edge.kind, edge.single, outlives_hosts()}, part_->source(id), part_->destination(id), self, knobs)});
   }
   const EdgeRules end{EdgeKind::kGather, false, outlives_hosts()};
   end_ = std::make_unique<EdgePlan>(end, end_from_, end_to_, self, knobs);

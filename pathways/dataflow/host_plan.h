@@ -1,9 +1,9 @@
-// HostPlan: what one host has to know of a graph to take part in its runs: its shards of each node and its part in each edge. The host's
-// runtime (runtime.h) makes it once from the host's part of the graph (graph_part.h), when the graph is installed; all runs share it.
+// HostPlan: one host's part in the runs of a graph: its shards of each node, and its part in each edge. The host's runtime
+// (runtime.h) makes it once from the host's part of the graph (graph_part.h), when the graph is installed; all runs share it.
 //
-// The plan also has the end edge, which is not in the graph. It leads from one shard on each host of the graph to one shard on the
-// coordinator, and closes when all these hosts have finished a run. If the loss of a host concerns nobody, it leads from each host to this
-// host itself: a run is over here when it has finished here.
+// The plan also has the end edge, which is not in the graph. It leads from one shard on each host of the graph to one shard on
+// the coordinator, and closes when all these hosts have finished a run. In a graph of orders (HostLoss::kConcernsNobody) it leads
+// from each host to that host itself: a run is over there when it has finished there.
 //
 // Invariants:
 //   HP-1  memory is that of the part and O(shards on this host). Shards on other hosts take none
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/dataflow/graph_part.h"
+#include "pathways/dataflow/graph/graph_part.h"
 #include "pathways/dataflow/progress/edge_plan.h"
 
 namespace pw::dataflow {
@@ -54,8 +54,8 @@ class HostPlan {
   bool outlives_hosts() const { return part_->host_loss() != HostLoss::kEndsRuns; }
   // Returns whether hosts report the ends of runs to the coordinator.
   bool reports_ends() const { return part_->host_loss() != HostLoss::kConcernsNobody; }
-  // Returns whether the host has a shard of a node without outputs: if it is lost, nobody handles that shard's failure. REQUIRES: this is
-  // the coordinator.
+  // Returns whether the host has a shard of a node without outputs: if it is lost, no shard handles that failure. REQUIRES: this
+  // is the coordinator.
   bool EndsOn(HostId host) const;
   const std::vector<LocalNode>& nodes() const { return nodes_; }
   const std::vector<LocalEdge>& edges() const { return edges_; }

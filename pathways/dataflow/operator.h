@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/dataflow/graph_part.h"
+#include "pathways/dataflow/graph/graph_part.h"
 #include "pathways/dataflow/tuple.h"
 
 namespace pw::dataflow {
@@ -53,7 +53,7 @@ class Shard {
  public:
   uint32_t index() const { return index_; }
   ShardRef ref() const;
-  const GraphPart& graph() const;  // as far as this host knows it
+  const GraphPart& graph() const;       // as far as this host knows it
   const std::string& argument() const;  // of the run, for this host
   const std::vector<EdgeId>& outputs() const;
   bool finished() const { return finished_; }

@@ -9,7 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "pathways/base/sorted_keys.h"
-#include "pathways/dataflow/ids.h"
+#include "pathways/dataflow/graph/ids.h"
 #include "pathways/dataflow/progress/sequence_set.h"
 
 namespace pw::dataflow {

@@ -90,8 +90,7 @@ void Run::SendFrom(Shard& shard, EdgeId edge_id, uint32_t destination, Tuple tup
 absl::Status Run::CheckSend(const Shard& shard, uint32_t slot, uint32_t destination) const {
   const EdgePlan& plan = plan_->edges()[slot].plan;
   const Edge& edge = EdgeAt(slot);
-  if (edges_[slot].MaySend(shard.index_, destination))
-    return courier_->CheckRoom(plan.to->HostOf(destination), edge.critical);
+  if (edges_[slot].MaySend(shard.index_, destination)) return courier_->CheckRoom(plan.to->HostOf(destination), edge.critical);
   const bool again = plan.Allows(shard.index_, destination);
   return absl::InvalidArgumentError(absl::StrCat("shard ", shard.index_, " of '", plan_->part().node(edge.from).name,
                                                  "' may not send ", again ? "again " : "", "to shard ", destination, " on a ",
@@ -150,8 +149,8 @@ absl::Status Run::EndOf(const Shard& shard, const absl::Status& status) const {
     if (edges_[plan_->SlotOf(edge)].HasSentAll(shard.index_)) continue;
     const Edge& e = plan_->part().edge(edge);
     return absl::InternalError(absl::StrCat("shard ", shard.index_, " of '", plan_->part().node(e.from).name,
-                                            "' ended without sending a tuple to each shard of '",
-                                            plan_->part().node(e.to).name, "', as a single edge demands"));
+                                            "' ended without sending a tuple to each shard of '", plan_->part().node(e.to).name,
+                                            "', as a single edge demands"));
   }
   return absl::OkStatus();
 }
@@ -162,7 +161,8 @@ absl::Status Run::OnTuple(HostId from, TupleMessage message) {
   if (slot == HostPlan::kNone)
     return absl::InvalidArgumentError(absl::StrCat(ToString(from), " sent a tuple of an edge that is not here"));
   EdgeProgress::Effects effects;
-  PW_ASSIGN_OR_RETURN(const bool fresh, edges_[slot].Received(from, message.sequence, message.shard, message.tuple.error, &effects));
+  PW_ASSIGN_OR_RETURN(const bool fresh,
+                      edges_[slot].Received(from, message.sequence, message.shard, message.tuple.error, &effects));
   if (fresh) Deliver(slot, message.shard, std::move(message.tuple));
   Apply(slot, effects);
   EndIfDone();

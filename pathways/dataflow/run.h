@@ -6,9 +6,8 @@
 // host, the host reports on the end edge (host_plan.h). When the end edge is finished too, the run is over here, and the Runtime
 // frees it.
 //
-// A run's status is an error that no shard handled: one with which a shard ended whose outputs could not carry it, because it has none or
-// because all are single edges that have had their tuples. Each host reports its first; of several hosts' errors, that of the lowest
-// host counts.
+// A run's status is an error that no shard handled: a shard ended with it and could not send it on. Such a shard has no outputs,
+// or all are single edges that have had their tuples. Each host reports its first such error; the lowest host's error counts.
 //
 // In a graph that outlives its hosts, a lost host's shards fail (LoseHost), and the run goes on without it. The host counts as through.
 // Its loss is an error that no shard handled only if it had a shard of a node without outputs, and had not reported its end.
@@ -44,7 +43,7 @@ class Courier {
   virtual bool HasRoom(HostId to, bool critical) = 0;
   // RESOURCE_EXHAUSTED if the queue to `to` is at its hard limit.
   virtual absl::Status CheckRoom(HostId to, bool critical) = 0;
-  // An event has entered the run's queue, and takes `bytes` there: the run has to Step.
+  // An event of `bytes` has entered the run's queue: the run has to Step.
   virtual void Queued(RunId run, size_t bytes) = 0;
   // `bytes` have left a run's queue.
   virtual void Unqueued(size_t bytes) = 0;

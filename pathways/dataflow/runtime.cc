@@ -1,4 +1,4 @@
-// The beginnings and ends of graphs and runs. The event loop and the frames are in runtime_loop.cc, lost hosts in runtime_losses.cc.
+// Installs graphs, starts and ends runs. The event loop and the frames are in runtime_loop.cc, lost hosts in runtime_losses.cc.
 #include "pathways/dataflow/runtime.h"
 
 #include <algorithm>
@@ -82,7 +82,9 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
   auto it = graphs_.find(graph);
   PW_CHECK(graph.coordinator == environment_.self && it != graphs_.end());
   const RunId id{environment_.self, next_run_++};
-  const auto argument_for = [&options](HostId host) { return options.argument_of ? options.argument_of(host) : options.argument; };
+  const auto argument_for = [&options](HostId host) {
+    return options.argument_of ? options.argument_of(host) : options.argument;
+  };
   const std::shared_ptr<const HostPlan> plan = it->second;
   const HostSet& hosts = plan->hosts();
   OwnRun& own = own_runs_[id.sequence];
@@ -91,7 +93,8 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
     const uint64_t oldest_live = own_runs_.begin()->first;
     for (uint32_t i = 0; i < hosts.size(); ++i) {
       const HostId host = hosts.At(i);
-      if (host != environment_.self) SendControl(host, StartMessage{id.sequence, graph.sequence, oldest_live, argument_for(host)});
+      if (host != environment_.self)
+        SendControl(host, StartMessage{id.sequence, graph.sequence, oldest_live, argument_for(host)});
     }
   }
   batcher_.FlushCritical();  // also inside a callback: the starts take their place among the host's other messages now

@@ -4,9 +4,9 @@
 //   GraphId graph = runtime.Install(MakeGraph());                    // once: to every host that has a shard of it
 //   RunId run = runtime.Start(graph, {.argument = ..., .on_tuple = ..., .on_done = ...});
 //
-// Messages. Starting a run costs one message per host, and ending it one report per host, unless nobody waits for its end
-// (HostLoss::kConcernsNobody). Each edge costs a few reports per host that has a part in it (progress/edge_plan.h). Tuples are coalesced
-// unless their edge is critical (batching.h). Beside tuples, nothing is sent per shard.
+// Messages. Starting a run costs one message per host, and ending it one report per host, unless no host awaits its end
+// (HostLoss::kConcernsNobody). Each edge costs a few reports per host that has a part in it (progress/edge_plan.h). Tuples are
+// coalesced unless their edge is critical (batching.h). Beside tuples, nothing is sent per shard.
 //
 // Ends. A run is over when all its shards on all hosts have finished and everything sent has arrived. Each host frees the run's
 // memory when its own part is done. Errors of shards do not end a run: they travel along the edges as values. A run ends early,
@@ -16,14 +16,14 @@
 //   - The way between two hosts that exchange messages in it breaks.
 //   - A host cannot take part in it, or gets a message that does not fit it.
 //
-// Lost hosts (runtime_losses.cc). If the graph outlives its hosts (HostLoss::kFailsShards), the last three cost the run a host instead, and it
-// goes on: that host's shards fail. On each other host, the edges from the lost host close with its error for the shards that miss
-// something (progress/edge_progress.h). The coordinator tells the hosts that wait for the lost one, so it does not matter who notices first.
-// When a way between two hosts breaks, neither of which is the coordinator, each of them is lost to the other alone. A host to which
-// the coordinator's own way breaks is lost to the run. So is, from the start of a run, a host that was lost before.
+// Lost hosts (runtime_losses.cc). If the graph outlives its hosts (HostLoss::kFailsShards), the last three cost the run a host
+// instead, and it goes on: that host's shards fail. On each other host, the edges from the lost host close with its error for the
+// shards that miss something (progress/edge_progress.h). The coordinator tells the hosts that wait for the lost one, so it does
+// not matter which host notices first. If a way between two hosts breaks and neither is the coordinator, each of them is lost to
+// the other alone. A host to which the coordinator's own way breaks is lost to the run, like one that was lost before.
 //
-// Orders. If the loss of a host concerns nobody, each host's part of a run is a matter of this host alone. For the coordinator such a run is
-// over when its own shards have finished, if it has any, else when the starts have left. A shard that fails is logged on its host.
+// Orders (HostLoss::kConcernsNobody). Each host's part of a run is a matter of that host alone. For the coordinator such a run is
+// over when its own shards have finished, or when the starts have left if it has none. A failed shard is logged on its host.
 //
 // Invariants:
 //   RT-1  each run that was started gets on_done exactly once, as the last callback of that run, unless the runtime is destroyed
@@ -34,8 +34,8 @@
 //         run by max_early_bytes. Runs that are over leave nothing
 //   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer. A message that does not fit a run ends that
 //         run, or costs it a host
-//   RT-5  a start keeps its place among other messages to the host. It has left when Start returns, unless tuples for that host wait
-//         for room, and takes effect inside OnFrame: whatever comes after it finds the run begun
+//   RT-5  a start keeps its place among other messages to the host. It has left when Start returns, unless tuples for that host
+//         wait for room. It takes effect inside OnFrame: any later message finds the run begun
 // Lives on one strand; all callbacks come on it.
 #pragma once
 
@@ -52,8 +52,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/dataflow/batching.h"
 #include "pathways/dataflow/early_messages.h"
 #include "pathways/dataflow/link_flow.h"
@@ -84,7 +84,7 @@ struct RuntimeCounters {
 
 // The argument and callbacks of a run. The callbacks come on the strand; any may be empty.
 struct RunOptions {
-  std::string argument;                                // for all hosts
+  std::string argument;                                 // for all hosts
   std::function<std::string(HostId host)> argument_of;  // or: for each host of the graph its own; called inside Start
   // From nodes whose operator is kResultOp, which must be placed on the coordinator.
   std::function<void(NodeId node, uint32_t shard, Tuple tuple)> on_tuple;
@@ -92,7 +92,7 @@ struct RunOptions {
   std::function<void(const absl::Status& status)> on_done;
 };
 
-// Makes failed shards not fail the run: their results are merely missing. Without on_closed, their error is the run's status.
+// Lets a run succeed without the results of failed shards. Without on_closed, their error is the run's status.
 inline void OverlookFailedShards(RunOptions& options) {
   options.on_closed = [](NodeId, uint32_t, const absl::Status&) {};
 }
@@ -116,7 +116,7 @@ class Runtime : private Links::Handler, private Courier {
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
   ~Runtime() override;
 
-  // Installs the graph: each of its hosts gets its part. UNAVAILABLE: one of its hosts is lost already, and that concerns somebody.
+  // Installs the graph: each of its hosts gets its part. UNAVAILABLE: one of its hosts is lost already (not for orders).
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph) { return Install(std::move(graph), knobs_.progress); }
   absl::StatusOr<GraphId> Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& progress);
   // Removes the graph from all its hosts. Its live runs go on.
@@ -178,7 +178,7 @@ class Runtime : private Links::Handler, private Courier {
 
   // Losses.
   void DropQueues(HostId host);
-  // Ends the runs that the host coordinates. Those that `concerned` selects end, or go on without it.
+  // Ends the runs that the host coordinates. Other runs that `concerned` selects end too, or go on without the host.
   void Leave(HostId host, const absl::Status& status, std::set<HostId> coordinators,
              absl::FunctionRef<bool(const HostPlan&)> concerned);
   void LeaveRun(RunId id, HostId host, const absl::Status& status);
@@ -239,8 +239,8 @@ class Runtime : private Links::Handler, private Courier {
 
   std::deque<RunId> ready_;  // runs with events in their queue, each once
   absl::flat_hash_set<RunId> is_ready_;
-  std::deque<Inbound> inbound_;  // bounded by the senders' windows
-  std::set<RunId> waiting_runs_;                       // with shards that wait for room
+  std::deque<Inbound> inbound_;   // bounded by the senders' windows
+  std::set<RunId> waiting_runs_;  // with shards that wait for room
   bool room_changed_ = false;
   size_t local_bytes_ = 0;
   bool local_full_ = false;

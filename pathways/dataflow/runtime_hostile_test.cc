@@ -101,7 +101,7 @@ TEST_F(Hostile, WhatDoesNotFitARunEndsThatRunAlone) {
   EXPECT_THAT(links_.disconnected, IsEmpty());
 }
 
-// On a single edge the number of a tuple names its shards, and nobody may report.
+// On a single edge the number of a tuple names its shards, and no host may report.
 TEST_F(Hostile, WhatDoesNotFitASingleEdgeEndsItsRun) {
   auto graph = Graph::Create({{"a", "wait", "", std::make_shared<const Placement>(Placement::Uniform(HostId(1), 2, 1))},
                               {"b", "wait", "", std::make_shared<const Placement>(Placement::OnHost(HostId(1)))}},

@@ -185,7 +185,7 @@ void Runtime::SendFrame(HostId to, bool critical, FrameBuilder frame) {
 
 // ---- in ----
 
-// Frames come among other messages to this host, and its runs keep their place among these. So starts do not wait for the local queues.
+// Handles installs and starts at once, ahead of the local queues, so that starts keep their place among other messages (RT-5).
 void Runtime::OnFrame(HostId from, net::Frame frame) {
   if (lost_.contains(from)) return;
   absl::StatusOr<FrameContents> contents = ParseFrame(frame);

@@ -110,7 +110,7 @@ void Runtime::FailShardsOn(HostId host, RunId id, const absl::Status& status) {
   EndIfOver(id);
 }
 
-// Takes the hosts out of a run that begins here which it can do without, and has to.
+// Fails the shards of lost hosts in a run that begins here, if the run outlives its hosts.
 void Runtime::FailLostHosts(RunId id) {
   const HostPlan* const plan = PlanOf(id);
   if (plan == nullptr || !plan->outlives_hosts()) return;
@@ -127,7 +127,7 @@ void Runtime::FailLostHosts(RunId id) {
   }
 }
 
-// The sender and the host may wait for each other in runs of this coordinator. The sender knows; the host is told.
+// The sender and the host may wait for each other in runs of this coordinator. The sender knows of the break; the host is told.
 void Runtime::TakeBroken(HostId from, const BrokenMessage& message) {
   if (message.host == environment_.self || message.host == from) return;
   for (RunId id : LiveRuns()) {

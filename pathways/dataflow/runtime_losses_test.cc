@@ -151,7 +151,7 @@ TEST(RuntimeLosses, AHostWhoseWayToTheCoordinatorBreaksIsLostToTheRun) {
   world.Settle();
   world.Break(0, 1);
   world.Settle();
-  // Host 2 has been told, and reports the error of the shard that waits for host 1. Its own arg never ends, but nobody is left to read it.
+  // Host 2 has been told, and reports the error of the shard that waits for host 1. Its own arg never ends, but has no reader.
   ASSERT_THAT(outcome.closed, SizeIs(2));
   for (const auto& [shard, status] : outcome.closed)
     EXPECT_THAT(std::string(status.message()), HasSubstr("between host 0 and host 1 broke"));
@@ -201,7 +201,8 @@ TEST(RuntimeLosses, ALostShardThatNobodyReadsIsTheRunsStatus) {
     world.Settle();
     ASSERT_THAT(outcome.done, SizeIs(2));
     EXPECT_EQ(outcome.done[0].code() == outcome.done[1].code(), !read);
-    EXPECT_EQ(std::count_if(outcome.done.begin(), outcome.done.end(), [](const absl::Status& s) { return s.ok(); }), read ? 1 : 0);
+    EXPECT_EQ(std::count_if(outcome.done.begin(), outcome.done.end(), [](const absl::Status& s) { return s.ok(); }),
+              read ? 1 : 0);
     world.ExpectNothingLeft();
   }
 }
@@ -239,7 +240,7 @@ TEST(RuntimeLosses, AShardDoesNotWaitForRoomOnTheWayToALostHost) {
   links.handler->OnPeerLost(HostId(1), absl::UnavailableError("gone"));
   executor.RunUntilIdle();
   ASSERT_THAT(outcome.done, SizeIs(1));
-  EXPECT_EQ(outcome.done[0].code(), absl::StatusCode::kUnavailable);  // nobody reads b
+  EXPECT_EQ(outcome.done[0].code(), absl::StatusCode::kUnavailable);  // no shard reads b
   EXPECT_EQ(runtime.live_runs(), 0u);
 }
 

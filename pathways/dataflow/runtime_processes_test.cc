@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/dataflow/testing/runtime_world.h"
-#include "pathways/net/asio_transport.h"
+#include "pathways/net/asio/asio_transport.h"
 
 namespace pw::dataflow {
 namespace {

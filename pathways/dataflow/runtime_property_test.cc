@@ -1,7 +1,7 @@
 // Runs random graphs on whole runtimes over memory transports, several runs at a time and in random order, and compares them with
 // a model of every tuple. Each tuple arrives once, at the right shard, before its edge closes; every run ends with the right
-// status; no run is left. In some worlds runs are cancelled, hosts die, or ways between hosts break, at random moments. Runs of graphs
-// that outlive their hosts go on then: each shard on the other hosts ends. Some graphs are orders for whose end nobody waits.
+// status; no run is left. In some worlds runs are cancelled, hosts die, or ways between hosts break, at random moments. Runs of
+// graphs that outlive their hosts go on then: each shard on the other hosts ends. Some are orders.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -46,7 +46,8 @@ class RandomOperator : public Operator {
     begun.push_back(next);
   }
   void OnTuple(Shard& shard, EdgeId edge, Tuple tuple) override {
-    if (model_->begun[{shard.ref().run, self_}].size() != ShardsHere(shard.graph())) model_->Wrong("a tuple before a shard began");
+    if (model_->begun[{shard.ref().run, self_}].size() != ShardsHere(shard.graph()))
+      model_->Wrong("a tuple before a shard began");
     const Model::Key key{shard.ref().run, edge, shard.index()};
     if (model_->closed.count(key) > 0) model_->Wrong("a tuple after its edge has closed");
     model_->received[key].insert(std::string(tuple.data.view()));

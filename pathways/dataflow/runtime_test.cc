@@ -374,7 +374,7 @@ TEST(Runtime, AnOrderCostsOneMessageForEachHostAndBringsNoneBack) {
   }
 }
 
-// Shards of the coordinator are its own matter, and those of a lost host nobody's.
+// The coordinator waits for its own shards alone. Shards of other hosts, lost or alive, do not delay the end.
 TEST(Runtime, AnOrderIsOverWhenTheCoordinatorsOwnShardsAre) {
   Operators operators = WithForward();
   std::map<uint32_t, int> begun;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 
 namespace pw::dataflow {
 

@@ -27,9 +27,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
-#include "pathways/base/future.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/buffers/dtype.h"
 
 namespace pw::device {
@@ -84,7 +84,7 @@ class DeviceBuffer {
   virtual const Dims& dims() const = 0;
   virtual int device() const = 0;
   virtual const std::string& memory_kind() const = 0;
-  // Set once the contents exist, or to the error if they never will.
+  // Returns a future that is set once the contents exist, or to the error if they never will.
   virtual Future<Unit> Ready() = 0;
   // Returns a dense row-major copy.
   virtual Future<Bytes> ToHost() = 0;
@@ -186,8 +186,8 @@ using HostCallReply = absl::StatusOr<std::vector<Bytes>>;
 // Called on a thread of the runtime; must not block. `done` may be called on any thread, exactly once.
 using HostCallHandler = std::function<void(HostCallRequest request, std::function<void(HostCallReply)> done)>;
 
-// Whether a launch has failed because this other process is gone. The error's text says so, in every process of the launch: "process WORD of
-// the computation is gone"; WORD is the first word of the process's address.
+// Returns whether a launch has failed because this other process is gone. In every process of the launch the error's text says
+// so: "process WORD of the computation is gone", where WORD is the first word of the process's address.
 inline bool BlamesProcess(const absl::Status& error, absl::string_view address) {
   return !address.empty() && absl::StrContains(error.message(), absl::StrCat("process ", address.substr(0, address.find(' ')),
                                                                              " of the computation is gone"));
@@ -206,7 +206,7 @@ class DeviceRuntime {
   virtual absl::StatusOr<MemoryUsage> Memory(int device) = 0;
   // Fails a launch that spans processes, because one of them will not complete it. Also valid before the launch starts here.
   virtual void AbortLaunch(int launch_id, const absl::Status& why) {}
-  // Another process is gone: launches that wait for it fail (BlamesProcess).
+  // Fails the launches that wait for another process, which is gone (BlamesProcess).
   virtual void LoseProcess(const std::string& process, const absl::Status& why) {}
   // Sets the handler of host callbacks, replacing the previous one. Null: host callbacks are refused.
   virtual void SetHostCallHandler(HostCallHandler handler) = 0;

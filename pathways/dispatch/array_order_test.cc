@@ -144,16 +144,16 @@ TEST(ArrayOrderTest, RandomWorkKeepsItsOrder) {
       bool waits = false;
       for (const Work& other : all) {
         if (&other == &work) break;
-        waits |= !other.ended && (meet(work.changes, other.changes) || meet(work.changes, other.reads) ||
-                                  meet(work.reads, other.changes));
+        waits |= !other.ended &&
+                 (meet(work.changes, other.changes) || meet(work.changes, other.reads) || meet(work.reads, other.changes));
       }
       order.Begin(kSession, {work.reads, work.changes}, [&](ArrayOrder::Ticket ticket) {
         EXPECT_EQ(work.ticket, 0u);
         work.ticket = ticket;
         for (const Work& other : all) {
           if (&other == &work) break;
-          EXPECT_TRUE(other.ended || !(meet(work.changes, other.changes) || meet(work.changes, other.reads) ||
-                                       meet(work.reads, other.changes)));
+          EXPECT_TRUE(other.ended ||
+                      !(meet(work.changes, other.changes) || meet(work.changes, other.reads) || meet(work.reads, other.changes)));
         }
       });
       EXPECT_EQ(work.ticket == 0, waits);

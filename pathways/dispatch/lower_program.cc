@@ -232,22 +232,21 @@ class Lowering {
       const int node = part.node_of[i];
       for (; i < part.commands.size() && part.node_of[i] == node; ++i) {
         *commands.add_commands() = part.commands[i];
-        program::SetLocation("", commands.mutable_commands(commands.commands_size() - 1));  // the name of the graph's node
+        program::SetLocation("", commands.mutable_commands(commands.commands_size() - 1));  // it is the name of the graph's node
       }
       const std::string& config = (*configs)[node][part.host] = commands.SerializeAsString();
       bytes += config.size() + program_.Describe(node).size() + kNodeBytes;
     }
     if (bytes <= kMostBytes) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat("the commands of program ", program_.name, " for one host take ", bytes >> 20,
-                                                     " MB; the limit is ", kMostBytes >> 20,
+    return absl::ResourceExhaustedError(absl::StrCat("the commands of program ", program_.name, " for one host take ",
+                                                     bytes >> 20, " MB; the limit is ", kMostBytes >> 20,
                                                      ". Divide it into several programs, or spread it over more hosts"));
   }
 
   static dataflow::PlacementRef OneShardOnEach(const std::vector<HostId>& hosts) {
     std::vector<dataflow::HostSet::Interval> intervals;
     for (HostId host : hosts) intervals.push_back({host, 1});
-    return std::make_shared<const dataflow::Placement>(
-        dataflow::Placement::OnePerHost(dataflow::HostSet(std::move(intervals))));
+    return std::make_shared<const dataflow::Placement>(dataflow::Placement::OnePerHost(dataflow::HostSet(std::move(intervals))));
   }
 
   struct Needs {

@@ -4,8 +4,8 @@
 // The controller does this once per placement and installs the graph. A run then costs one message per host, for any number of nodes
 // and shards (worker/execute/program_nodes.h).
 //
-// The graph has no edges. A command waits for its inputs by the host's own order of readers and writers, and between hosts there is only the
-// data. The ends of runs are not reported by the graph: the commands have ops, whose completions the controller counts.
+// The graph has no edges. A command waits for its inputs by its host's own order of readers and writers; between hosts, only data
+// travels. The graph does not report the ends of runs: the commands have ops, whose completions the controller counts.
 //
 // A step names whole arrays; here its shards on each host are written out, by the same planners as for single calls (plan_execute,
 // plan_move).
@@ -27,7 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
-#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/graph/graph.h"
 #include "pathways/program/host_programs.h"
 #include "pathways/program/program.h"
 #include "pathways/resource/topology.h"
@@ -52,7 +52,7 @@ struct LoweredProgram {
   std::shared_ptr<const dataflow::Graph> graph;   // null: no host has a command
 };
 
-// REQUIRES: the topology has all devices of the program. Errors name the node.
+// Lowers a program. REQUIRES: the topology has all devices of the program. Errors name the node.
 absl::StatusOr<LoweredProgram> LowerProgram(const program::HostPrograms& steps, const program::Program& program,
                                             const std::vector<program::ExecutablePtr>& executables,
                                             const resource::Topology& topology);

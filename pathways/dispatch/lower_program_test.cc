@@ -3,7 +3,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/dataflow/graph_part.h"
+#include "pathways/dataflow/graph/graph_part.h"
 #include "pathways/dispatch/testing/test_topology.h"
 #include "pathways/ir/compile.h"
 #include "pathways/program/command_template.h"
@@ -112,7 +112,8 @@ TEST(LowerProgram, EachNodeThatTakesCommandsIsANodeOfTheGraph) {
 TEST(LowerProgram, AHostsCommandsFitIntoOneFrame) {
   const auto lowered = LowerTwoHosts(1, 10000, std::string(1000, 'x'));
   EXPECT_EQ(lowered.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(lowered.status().message(), ::testing::HasSubstr("the commands of program step for one host take 10 MB; the limit is 8"));
+  EXPECT_THAT(lowered.status().message(),
+              ::testing::HasSubstr("the commands of program step for one host take 10 MB; the limit is 8"));
   EXPECT_TRUE(LowerTwoHosts(1, 5000, std::string(1000, 'x')).ok());
 }
 

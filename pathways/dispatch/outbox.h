@@ -2,9 +2,9 @@
 // strand.
 //
 // Planners add commands; the strand's idle hook flushes. Releases are collected separately, and go as one command at the end of their
-// batch. This is safe, as no later command of the batch can name a released array. Those that came before any command of the batch go first, because
-// they make room. A batch that grows large is closed early, so that a busy turn neither delays a host nor exceeds the transport's limits. Frames keep
-// the order of the commands.
+// batch. This is safe, as no later command of the batch can name a released array. Releases that came before any command of the
+// batch go first, because they make room. A batch that grows large is closed early, so that a busy turn neither delays a host nor
+// exceeds the transport's limits. Frames keep the order of the commands.
 //
 // A run of a program of many nodes is normally sent whole. With sequential dispatch it is sent node by node. Commands that name
 // an array of such a run then wait until all of the run has been sent (array_order.h). No other command waits.
@@ -14,9 +14,9 @@
 // Invariants:
 //   OB-1  frames of one host carry its commands, and their payloads, in the order added. Commands that wait are added when their
 //         wait ends
-//   OB-2  a command is counted exactly once, when it is added; a Release command when its batch closes
-//   OB-3  every number given to SetReportsSeen is sent to the host, unless a greater one is, and none twice. It goes with the next frame
-//         for the host, or, if there is none before the second TellReportsSeen, in a frame of its own
+//   OB-2  a command is counted exactly once, when it enters a batch; so is the Release command made of collected releases
+//   OB-3  each number given to SetReportsSeen is sent to the host once, unless a greater one is sent. It goes with the next frame
+//         for the host, or in a frame of its own if there is none before the second TellReportsSeen
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/dispatch/array_order.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::dispatch {
 
-// The number of commands sent to one host, by kind, of frames, and of what dataflow frames carried for programs: for tests and `status`.
+// Counters of one host, for tests and `status`: commands by kind, frames, and programs' graphs and runs in dataflow frames.
 struct CommandCounters {
   std::map<::pathways::v1::Command::KindCase, uint64_t> commands;
   uint64_t frames = 0;
@@ -71,7 +71,7 @@ class Outbox {
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
   bool Flush(Send send);
 
-  // Count a program's graph and a run of it that the host gets in a dataflow frame.
+  // Count a program's graph, and a run of it, that the host gets in a dataflow frame.
   void CountProgram(HostId host);
   void CountRun(HostId host);
   // Returns zeros for an unknown host.

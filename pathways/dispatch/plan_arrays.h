@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/dispatch/outbox.h"
 #include "pathways/dispatch/plan_execute.h"
@@ -41,10 +41,11 @@ struct AliasItem {
   DeviceId device;  // the device of both shards
 };
 
-// REQUIRES: the topology has the devices.
+// Plans commands that give existing shards new names. REQUIRES: the topology has the devices.
 void PlanAlias(const resource::Topology& topology, SessionId session, absl::Span<const AliasItem> items, NameOp name_op,
                Outbox& outbox);
 
+// Plans commands that reinterpret the bytes of an array's shards as another type.
 void PlanBitcast(absl::Span<const HostId> hosts, SessionId session, ArrayId source, ArrayId result, buffers::DType dtype,
                  absl::Span<const int64_t> shard_dims, NameOp name_op, Outbox& outbox);
 

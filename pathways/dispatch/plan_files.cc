@@ -20,7 +20,7 @@ ShardsOfTiles FindHolders(const resource::Topology& topology, const buffers::Sha
   return holders;
 }
 
-// The holder with the least to write.
+// Returns the holder with the least to write, and its shard.
 std::pair<HostId, int32_t> Writer(const std::map<HostId, int32_t>& holders, const WriteLoad& load) {
   auto bytes = [&](HostId host) {
     const auto found = load.find(host);

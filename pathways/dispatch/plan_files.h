@@ -27,7 +27,7 @@ struct FileCall {
 // Returns the description of an array that is saved in the tiles of its sharding.
 ::pathways::v1::StoredArray DescribeStored(const std::string& name, const buffers::ArraySpec& spec);
 
-// How many bytes each host has to write for a save so far.
+// The number of bytes that each host has to write for a save so far.
 using WriteLoad = std::map<HostId, int64_t>;
 
 // Plans the writing of an array. Every tile with elements is written by one host: of those that hold it, the one with the least to write. Returns

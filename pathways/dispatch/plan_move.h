@@ -30,7 +30,8 @@ struct MoveCall {
 // shards.
 buffers::ReshardPlan ShardwisePlan(const buffers::ArraySpec& source);
 
-// `name_transfer` returns a new transfer id at each call. REQUIRES: the topology has all devices, and the plan is for these two arrays.
+// Adds the commands of a plan. `name_transfer` returns a new id at each call. REQUIRES: the topology has all devices; the plan is
+// for these arrays.
 void PlanMove(const resource::Topology& topology, const MoveCall& call, const buffers::ReshardPlan& plan,
               absl::FunctionRef<uint64_t()> name_transfer, NameOp name_op, Outbox& outbox);
 

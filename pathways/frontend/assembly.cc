@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/try_allocate.h"
 #include "pathways/frontend/chunks.h"
 
 namespace pw::frontend {

@@ -1,4 +1,4 @@
-// Assembly: the memory into which an arriving host buffer is put together. Large buffers get memory that workers on this machine can map,
+// Assembly: puts together an arriving host buffer in memory. Large buffers get memory that workers on this machine can map,
 // others ordinary memory.
 #pragma once
 
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pathways/base/bytes.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/net/shared/shared_memory.h"
 
 namespace pw::frontend {
 

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 
 namespace pw::frontend {
 
-// Copies the data of `message` to `out`, at most `room` bytes. The number of bytes copied; INVALID_ARGUMENT if the message does not parse
-// or there is more.
+// Copies the data of `message` to `out`, at most `room` bytes. Returns their number; INVALID_ARGUMENT if the message does not
+// parse or has more.
 absl::StatusOr<size_t> TakeChunk(grpc::ByteBuffer* message, uint8_t* out, size_t room);
-// The places where the data of `message` lies, valid as long as it is; the same errors.
+// Finds the places of the data of `message`, valid as long as `message`. Returns the number of bytes; the same errors.
 absl::StatusOr<size_t> FindChunk(grpc::ByteBuffer* message, size_t room, std::vector<iovec>* pieces);
-// The message with this data, which is not copied.
+// Makes a message with this data, which is not copied.
 grpc::ByteBuffer MakeChunk(Bytes data);
 
 }  // namespace pw::frontend

@@ -8,7 +8,7 @@
 namespace pw::frontend {
 namespace {
 
-// Whoever has a channel or a server need not do this.
+// Initializes gRPC, as a channel or a server would.
 const grpc::internal::GrpcLibraryInitializer grpc_is_there;
 
 grpc::ByteBuffer Message(const std::string& bytes) {

@@ -91,7 +91,7 @@ void ClientSession::Initialize(controller::ResultCallback<uint64_t> done) {
   cluster_->OpenSession({absl::StrCat("jax client at ", hello_.peer), *share},
                         [weak = weak_from_this(), done = std::move(done)](auto session) mutable {
                           auto self = weak.lock();
-                          if (self == nullptr || !self->open()) return;  // then the new session ends with this callback
+                          if (self == nullptr || !self->open()) return;  // the new session ends with this callback
                           self->opening_ = false;
                           std::move(done)(session.ok() ? self->OnOpened(*std::move(session)) : session.status());
                           self->RunHeld();
@@ -128,7 +128,7 @@ std::optional<ClientSession::WireFuture> ClientSession::TakeFuture(Handle handle
 }
 
 void ClientSession::Poison(absl::Span<const Handle> results, const absl::Status& error) {
-  // The shape of the results is unknown, since the request was not understood; a client never reads an array that is an error.
+  // The request was not understood, so the results' shape is unknown. Any will do: a client never reads an error array.
   buffers::ArraySpec spec;
   spec.dtype = buffers::DType::kPred;
   spec.sharding =

@@ -1,7 +1,7 @@
 // ClientSession: one client's session as the proxy protocol sees it, between the wire and the controller's Session.
 //
-// It adds to the controller's Session what only the protocol knows: negotiated versions, futures, numbering of responses, release of user
-// contexts, and programs that the front end carries out itself. Owned by its stream; strand-confined.
+// It adds to the controller's Session what belongs to the protocol alone: negotiated versions, futures, numbering of responses,
+// release of user contexts, and programs that the front end carries out itself. Owned by its stream; strand-confined.
 //
 // Invariants:
 //   CS-1  requests run in the order of Run calls; until init_request has succeeded, all others fail
@@ -9,8 +9,8 @@
 //   CS-3  seq_num counts 0, 1, 2, ... over the successful numbered responses, in the order in which they are written
 //   CS-4  a request's user context is released once, by a numbered response that is written after the request arrived
 //   CS-5  End destroys the controller's session; nothing is written after it
-//   CS-6  while the controller's session is being opened, or is suspended, requests are held; then they run in their order. The sink is
-//         told of a request (Ran) when it has run, so that held requests count in the client's backlog
+//   CS-6  while the controller's session is being opened, or is suspended, requests are held; then they run in order. Ran reports
+//         a request to the sink when it has run, so that held requests count in the client's backlog
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "pathways/base/future.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/controller/session.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/fetches_ahead.h"
@@ -50,7 +50,7 @@ struct SessionHello {
   Attributes initialization_data;
 };
 
-// The receiver of responses. Write takes them in order and does not block. Ran: a request of so many bytes on the wire has run.
+// The receiver of responses. Write takes them in order and does not block. Ran: a request of `bytes` on the wire has run.
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
@@ -67,7 +67,7 @@ struct DecodedRequest {
   Action action;
 };
 
-// Any thread. A request of unknown kind has no handler; running it answers UNIMPLEMENTED.
+// Decodes a request, on any thread. A request of unknown kind has no handler; running it answers UNIMPLEMENTED.
 DecodedRequest Decode(const HandlerTable& handlers, const IfrtRequest& request);
 
 class ClientSession : public std::enable_shared_from_this<ClientSession> {
@@ -92,10 +92,10 @@ class ClientSession : public std::enable_shared_from_this<ClientSession> {
   const std::shared_ptr<controller::Session>& shared_session() const { return session_; }
   const controller::ClusterInfo& cluster_info() const { return *cluster_info_; }
   FetchesAhead& fetches_ahead() { return fetches_ahead_; }
-  // As the session's; they know the buffers that fetches_ahead() fills too.
+  // Like the session's methods, for the buffers of fetches_ahead() too.
   void LookupHostBuffer(controller::Handle handle, controller::ResultCallback<Bytes> done);
   absl::Status DeleteHostBuffer(controller::Handle handle);
-  // Returns the handler of calls into the client's Python; null if that answers no calls now.
+  // Returns the handler of calls into the client's Python; null if there is none now.
   std::shared_ptr<controller::HostCallHandler> companion() const;
 
   // --- for the handlers ---

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-
 namespace pw::frontend {
 namespace {
 
-constexpr size_t kRunsKept = 32;        // an array is recognized as an output of one of the last runs
-constexpr size_t kReplicatedKept = 32;  // and by one of the last shards
+constexpr size_t kRunsKept = 32;        // arrays are recognized as outputs of these last runs
+constexpr size_t kReplicatedKept = 32;  // and as these last shards
 constexpr size_t kMostOutputs = 8;      // of one executable
 
 bool IsSmall(const buffers::ArraySpec& spec) {
@@ -69,13 +68,14 @@ void FetchesAhead::OnRun(const SessionRef& session, Handle executable, absl::Spa
 std::shared_ptr<FetchesAhead::Fetch> FetchesAhead::Ask(const SessionRef& session, Handle array, const Strides& strides) {
   auto fetch = std::make_shared<Fetch>();
   const Handle buffer = session->NewHandle();
-  session->CopyToHostBuffer(array, buffer, strides, [fetch, buffer, weak = std::weak_ptr<session::Session>(session)](absl::Status status) {
-    const SessionRef session = weak.lock();
-    if (status.ok() && session == nullptr) status = absl::CancelledError("the session has ended");
-    if (!status.ok()) return fetch->Complete(status);
-    session->LookupHostBuffer(buffer, [fetch](absl::StatusOr<Bytes> data) { fetch->Complete(std::move(data)); });
-    session->DeleteHostBuffer(buffer).IgnoreError();
-  });
+  session->CopyToHostBuffer(
+      array, buffer, strides, [fetch, buffer, weak = std::weak_ptr<session::Session>(session)](absl::Status status) {
+        const SessionRef session = weak.lock();
+        if (status.ok() && session == nullptr) status = absl::CancelledError("the session has ended");
+        if (!status.ok()) return fetch->Complete(status);
+        session->LookupHostBuffer(buffer, [fetch](absl::StatusOr<Bytes> data) { fetch->Complete(std::move(data)); });
+        session->DeleteHostBuffer(buffer).IgnoreError();
+      });
   return fetch;
 }
 
@@ -121,10 +121,11 @@ bool FetchesAhead::CopyToHostBuffer(session::Session& session, Handle array, Han
   made.OnRead(strides);
   if (made.fetch == nullptr || made.strides != strides || host_buffer == 0) return false;
   if (!buffers_->try_emplace(host_buffer, made.fetch).second) return false;
-  made.fetch->Await([weak = std::weak_ptr<Buffers>(buffers_), host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
-    if (auto buffers = weak.lock(); buffers != nullptr && !data.ok()) buffers->erase(host_buffer);
-    std::move(done)(data.status());
-  });
+  made.fetch->Await(
+      [weak = std::weak_ptr<Buffers>(buffers_), host_buffer, done = std::move(done)](absl::StatusOr<Bytes> data) mutable {
+        if (auto buffers = weak.lock(); buffers != nullptr && !data.ok()) buffers->erase(host_buffer);
+        std::move(done)(data.status());
+      });
   return true;
 }
 

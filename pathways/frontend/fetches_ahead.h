@@ -1,13 +1,14 @@
-// FetchesAhead: fetches small results together with the call that computes them, if the client has read them after its last calls.
+// FetchesAhead: fetches small outputs of an executable as soon as it is called, if the client read them after its last calls.
+// ClientSession has one.
 //
-// A program that reads a result of each call (a token, a loss) waits for two trips: of the call, and of the request to read. The second one
-// leads from here to the host that has the bytes, and back. It need not wait for the request: the bytes of an output that was read after
-// the last calls are asked for as soon as the call is under way. So they come together with the news that the call has ended, and the
-// request to read is answered on the spot. Only outputs of at most kMostBytes that one device holds whole are fetched so.
+// A client that reads an output of each call (a token, a loss) waits for two round trips. One is that of the call. The other is
+// that of the read, to the host that has the bytes. If the client has read an output after each of the last kReadsInARow calls of
+// its executable, FetchesAhead requests the bytes when the next call begins. They come with the end of the call, and the client's
+// read is answered at once. Only outputs of at most kMostBytes that one device holds whole are fetched ahead.
 //
 // Invariants:
 //   FA-1  the client reads the same bytes and errors as without this class
-//   FA-2  at most kMostUnread fetches of an output that the client no longer reads are under way or kept
+//   FA-2  of an output that the client no longer reads, at most kMostUnread fetches are under way or kept
 // Strand-confined.
 #pragma once
 
@@ -34,16 +35,17 @@ class FetchesAhead {
   static constexpr int kMostUnread = 16;
   static constexpr int kReadsInARow = 2;  // before the first fetch ahead
 
-  // The executable runs, and makes these arrays.
+  // A call of the executable has begun, and makes these arrays: fetches those that the client will probably read.
   void OnRun(const SessionRef& session, Handle executable, absl::Span<const Handle> results);
-  // `shard` holds what `array` holds.
+  // The array `shard` is one shard of the replicated `array`: a read of it counts as a read of `array`.
   void OnReplicatedShard(Handle shard, Handle array);
   // The client has deleted or destructed them.
   void OnArraysGone(absl::Span<const Handle> arrays);
   void OnExecutableGone(Handle executable) { outputs_.erase(executable); }
 
-  // As the methods of Session. They return false, and leave `done` alone, if the session has to do it.
-  bool CopyToHostBuffer(session::Session& session, Handle array, Handle host_buffer, const Strides& strides, session::StatusCallback& done);
+  // Like the methods of Session, for arrays fetched ahead. For others they return false and leave `done` to the session.
+  bool CopyToHostBuffer(session::Session& session, Handle array, Handle host_buffer, const Strides& strides,
+                        session::StatusCallback& done);
   bool LookupHostBuffer(Handle host_buffer, session::ResultCallback<Bytes>& done);
   bool DeleteHostBuffer(Handle host_buffer) { return buffers_->erase(host_buffer) > 0; }
 
@@ -71,7 +73,7 @@ class FetchesAhead {
     Strides strides;               // of `fetch`
     std::shared_ptr<Fetch> fetch;  // null: not fetched ahead
   };
-  using Buffers = absl::flat_hash_map<Handle, std::shared_ptr<Fetch>>;  // host buffers, and what fills them
+  using Buffers = absl::flat_hash_map<Handle, std::shared_ptr<Fetch>>;  // host buffers, and the fetches that fill them
   struct Run {
     Handle executable = 0;
     std::vector<Handle> results;
@@ -82,11 +84,11 @@ class FetchesAhead {
 
   static std::shared_ptr<Fetch> Ask(const SessionRef& session, Handle array, const Strides& strides);
 
-  std::deque<Run> runs_;                              // the last ones
-  std::deque<std::pair<Handle, Handle>> replicated_;  // the last shards, each with its array
+  std::deque<Run> runs_;                                                       // the last ones
+  std::deque<std::pair<Handle, Handle>> replicated_;                           // the last shards, each with its array
   absl::flat_hash_map<Handle, std::vector<std::shared_ptr<Output>>> outputs_;  // by executable
   absl::flat_hash_map<Handle, std::shared_ptr<Made>> made_;                    // by array
-  std::shared_ptr<Buffers> buffers_ = std::make_shared<Buffers>();             // callbacks, which may outlive this object, hold it weakly
+  std::shared_ptr<Buffers> buffers_ = std::make_shared<Buffers>();  // callbacks, which may outlive this object, hold it weakly
 };
 
 }  // namespace pw::frontend

@@ -59,7 +59,7 @@ class FetchesAheadTest : public ClientSessionTest {
     EXPECT_EQ(CodeOf(Call(std::move(request))), 0);
     return handle_;
   }
-  // So many calls, each read.
+  // Calls the executable `calls` times, and reads each result.
   void Loop(int calls) {
     for (int i = 0; i < calls; ++i) {
       const uint64_t result = Run();

@@ -1,10 +1,9 @@
-// Handlers: the requests of the proxy protocol, as a table: one entry for each kind of request, one file for each family.
+// Handlers: the requests of the proxy protocol, as a table with an entry for each kind. Each family has a file in handlers/.
 //
-// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any session.
-// The action runs on the controller's strand, in stream order. It answers through its Reply, at once or later.
+// A request passes two stages. Its decoder runs on the stream's thread and turns the message into an Action, without touching any
+// session. The action runs on the controller's strand, in stream order. It answers through its Reply, at once or later.
 //
-// A decoder never fails: for a message that it cannot understand it returns an action that binds the error to the request's result handles,
-// and answers with it.
+// A decoder never fails. For an invalid message it returns an action that answers with the error and binds it to the results.
 #pragma once
 
 #include <array>
@@ -46,7 +45,7 @@ absl::Span<const Handler> DefaultsHandlers();
 class HandlerTable {
  public:
   HandlerTable();
-  // Returns null for a kind that this server does not know (of a newer client).
+  // Returns null for an unknown kind, which a newer client may send.
   const Handler* Find(IfrtRequest::RequestCase kind) const;
 
  private:

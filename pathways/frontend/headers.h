@@ -1,5 +1,5 @@
-// Headers of the IFRT proxy's calls: what a call says of itself before its first message. Their values are serialized messages of
-// grpc_ifrt_service.proto, and come from outside.
+// Headers of the IFRT proxy's calls, which come before a call's first message. Their values are serialized messages of
+// grpc_ifrt_service.proto, and are not trusted.
 #pragma once
 
 #include <grpcpp/server_context.h>

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/frontend/chunks.h"
-#include "pathways/frontend/headers.h"
-#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/assembly.h"
+#include "pathways/frontend/chunks.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/grpc_util.h"
+#include "pathways/frontend/headers.h"
+#include "pathways/frontend/shared_directory.h"
 
 namespace pw::frontend {
 namespace {
@@ -22,16 +22,13 @@ using xla::ifrt::proxy::GrpcHostBufferStoreMetadata;
 
 constexpr size_t kChunk = size_t{1} << 20;
 
-// Whether nothing is wrong with the request: memory is short, or the controller has gone.
-bool IsOfTheCluster(const absl::Status& error) {
-  return absl::IsResourceExhausted(error) || absl::IsUnavailable(error);
-}
+// Returns true for an error that is not the request's fault: memory is short, or the controller has gone.
+bool IsOfTheCluster(const absl::Status& error) { return absl::IsResourceExhausted(error) || absl::IsUnavailable(error); }
 
-// HostBufferStore. Nothing is read before the session has room for the whole of it; meanwhile gRPC's flow control brakes the
-// client.
+// HostBufferStore. Reads nothing until the session has room for the buffer; meanwhile gRPC's flow control holds the client back.
 //
-// A client whose store fails gives up its session. So where that is not the client's own fault (memory is short, the controller has gone) the
-// store succeeds, its data is dropped, and the array that it was meant for becomes the error.
+// A client ends its session if a store fails. If the client is not at fault (memory is short, the controller has gone), the store
+// therefore succeeds and its data is dropped. The array for which it was meant becomes the error.
 class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std::enable_shared_from_this<Store> {
  public:
   Store(std::shared_ptr<ServerState> server, grpc::ByteBuffer* response) : server_(std::move(server)) {
@@ -66,11 +63,11 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
     auto session = server_->sessions.Find(metadata_.session_id());
     if (!session.ok()) return Finish(ToGrpc(session.status()));
     session_ = *session;
-    (*session)->session().AnnounceHostBuffer(
-        metadata_.handle(), metadata_.buffer_size(), [self = shared_from_this()](absl::Status admitted) {
-          if (admitted.ok()) return self->Receive();
-          IsOfTheCluster(admitted) ? self->Drop(admitted) : self->Finish(ToGrpc(admitted));
-        });
+    (*session)->session().AnnounceHostBuffer(metadata_.handle(), metadata_.buffer_size(),
+                                             [self = shared_from_this()](absl::Status admitted) {
+                                               if (admitted.ok()) return self->Receive();
+                                               IsOfTheCluster(admitted) ? self->Drop(admitted) : self->Finish(ToGrpc(admitted));
+                                             });
   }
 
   // Strand.
@@ -105,7 +102,7 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
     server_->cluster->Post([self = shared_from_this(), status = std::move(status)] { self->End(status); });
   }
 
-  // Strand. It was admitted, and has not come.
+  // Strand. The buffer was admitted and did not come.
   void End(const absl::Status& status) {
     if (auto session = session_.lock(); session != nullptr && session->open())
       session->session().ForgetHostBuffer(metadata_.handle());
@@ -170,7 +167,7 @@ class Lookup final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public s
   grpc::ByteBuffer chunk_;
 };
 
-// HostBufferReadFromDisk. The file is taken once the session has room for it; where memory is short, as Store.
+// HostBufferReadFromDisk. Takes the file once the session has room for it. Errors are handled as in Store.
 class ReadFile : public std::enable_shared_from_this<ReadFile> {
  public:
   ReadFile(std::shared_ptr<ServerState> server, grpc::ServerUnaryReactor* call, const GrpcHostBufferStoreMetadata& metadata)
@@ -203,7 +200,7 @@ class ReadFile : public std::enable_shared_from_this<ReadFile> {
     server_->plugins.files->Post([self = shared_from_this()] {
       ServerState& server = *self->server_;
       absl::StatusOr<Bytes> data = TakeSharedFile(server.shared_directory_fd, self->folder_, self->metadata_.handle(),
-                                                        self->metadata_.buffer_size(), &server.shared);
+                                                  self->metadata_.buffer_size(), &server.shared);
       server.cluster->Post([self, data = std::move(data)]() mutable { self->Store(std::move(data)); });
     });
   }

@@ -1,5 +1,5 @@
-// The host-buffer methods of the proxy protocol: how array contents travel between a client and the controller. They come on another connection
-// than the session's requests and have no order relative to them; the controller's session joins the two by handle.
+// The host-buffer methods of the proxy protocol, which carry array contents between a client and the front end. They come on
+// another connection than the session's requests and have no order relative to them; the session joins the two by handle.
 //
 // Data is copied once on the way in (from the network's buffers to aligned memory) and not at all on the way out.
 #pragma once

@@ -9,15 +9,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
-#include "pathways/base/clock.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/frontend/shared_directory.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/host_buffer_calls.h"
 #include "pathways/frontend/server_state.h"
 #include "pathways/frontend/session_stream.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/translation/helper_translator.h"
 #include "pathways/frontend/versions.h"
 
@@ -27,7 +27,7 @@ namespace {
 namespace proxy = xla::ifrt::proxy;
 using proxy::GrpcIfrtService;
 
-// Raw: methods with message streams take bytes, in order to report invalid messages, and to copy data only once.
+// Raw: methods with message streams take bytes, so that they can report invalid messages and copy data only once.
 using ServiceBase = GrpcIfrtService::WithCallbackMethod_GetVersion<
     GrpcIfrtService::WithRawCallbackMethod_IfrtSession<GrpcIfrtService::WithRawCallbackMethod_HostBufferStore<
         GrpcIfrtService::WithRawCallbackMethod_HostBufferLookup<GrpcIfrtService::WithCallbackMethod_HostBufferDelete<
@@ -85,7 +85,8 @@ void SetChannelArguments(const ServerOptions& options, grpc::ServerBuilder& buil
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_SENT_PING_INTERVAL_WITHOUT_DATA_MS, interval);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);  // clients may ping an idle session too
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             1000);  // clients may ping an idle session too
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
 }
 
@@ -125,8 +126,8 @@ struct Server::Impl {
 
 absl::Status ParseListenAddress(const std::string& address, const std::string& flag, ServerOptions* options) {
   const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &options->port) || options->port < 0 ||
-      options->port > 65535) {
+  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(address.substr(colon + 1), &options->port) ||
+      options->port < 0 || options->port > 65535) {
     return absl::InvalidArgumentError(absl::StrCat(flag, " wants HOST:PORT, not '", address, "'"));
   }
   options->host = address.substr(0, colon);
@@ -181,7 +182,7 @@ void Server::Shutdown() {
   impl_->state->cluster->Post([&ended] { ended.set_value(); });
   ended.get_future().wait();
   impl_->helper = nullptr;
-  // After removing the folders of clients that have just left, which this thread has queued.
+  // Runs after the removal of folders of clients that have just left, which is queued already.
   impl_->files.Post([state = impl_->state] {
     if (state->shared_directory_fd >= 0) close(std::exchange(state->shared_directory_fd, -1));
   });

@@ -10,7 +10,7 @@
 #include "pathways/frontend/server.h"
 #include "pathways/frontend/session_table.h"
 #include "pathways/frontend/translation/translating_compiler.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 
 namespace pw::frontend {
 

@@ -82,7 +82,7 @@ TEST_F(ServerTest, ShutdownEndsSessionsWithTheirStreams) {
   EXPECT_EQ(Sessions(), 0);
 }
 
-// A client's end meets the answers on their way at another moment each time.
+// The client ends while answers are on their way, at another moment each time.
 TEST_F(ServerTest, EveryStreamWhoseClientEndsIsFinished) {
   Start();
   for (int round = 0; round < 3000; ++round) {
@@ -126,7 +126,7 @@ TEST_F(ServerTest, AClientThatNeverReadsIsHeldBackAndCanStillEnd) {
   auto stream = Open();
   stream->Init();
   std::thread writer([&] {
-    IfrtRequest request = ErrorArray(1);  // all but the first fail, each with a text
+    IfrtRequest request = ErrorArray(1);  // all but the first fail, each with a message
     while (stream->Send(request)) {
     }
   });

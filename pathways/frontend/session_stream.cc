@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.pb.h"
 #include "pathways/base/log.h"
-#include "pathways/frontend/headers.h"
-#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/grpc_util.h"
+#include "pathways/frontend/headers.h"
+#include "pathways/frontend/shared_directory.h"
 #include "pathways/frontend/versions.h"
 
 namespace pw::frontend {

@@ -1,13 +1,13 @@
-// SessionStream: the gRPC side of one session: reads requests, hands them to the ClientSession on the strand, and writes its responses.
+// SessionStream: the gRPC side of one session. Reads requests, runs them in the ClientSession on the strand and writes responses.
 //
-// Reading. A read is in flight until the backlog reaches its limit; it resumes when the backlog has halved. In between gRPC's flow control
-// holds the client back. The backlog is the requests that have not run, including those of a suspended client, and the responses that have
-// not been sent. Parsing and decoding happen on the reading thread.
+// Reading. A read is in flight until the backlog reaches its limit. Then gRPC's flow control holds the client back until the
+// backlog has halved. The backlog is the requests that have not run, including those of a suspended client, and the responses
+// that have not been sent. Parsing and decoding happen on the reading thread.
 //
-// Writing. Responses queue up on the strand and are sent in batches, one at a time. A batch belongs to gRPC's threads until its last
-// message is sent; then the strand hands over the next one. A response that no thread of the client waits for is delayed, until there is
-// one that is waited for, there are 256 responses, or two milliseconds have passed: each write wakes a thread of the client, which costs a
-// quarter of a call y = f(y).
+// Writing. Responses queue up on the strand and are sent in batches, one at a time. A batch belongs to gRPC's threads until its
+// last message is sent; then the strand hands over the next one. Each write wakes a thread of the client, which costs a quarter
+// of a call y = f(y). So a response that no thread of the client waits for is delayed: until there is one that a thread waits
+// for, there are 256 responses, or two milliseconds have passed.
 //
 // Lives until gRPC's OnDone, and as long as tasks on the strand refer to it.
 #pragma once

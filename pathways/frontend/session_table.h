@@ -1,7 +1,7 @@
 // SessionTable: finds the live session of a host-buffer call, and the process that answers a session's host calls (its companion).
 //
-// Host-buffer calls name a session by a random number, so that a call with an old or guessed number does not reach another client's
-// session. A companion names its sessions by a token that both carry; either may come first.
+// Host-buffer calls name a session by a random number, so that an old or guessed number does not reach another client's session.
+// A companion and its sessions carry the same token; either may come first.
 //
 // Strand-confined; must outlive all sessions.
 #pragma once

@@ -15,9 +15,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/try_allocate.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::frontend {
 namespace {
@@ -56,15 +56,15 @@ absl::StatusOr<net::Fd> OpenClientFolder(int directory, const std::string& subdi
                                           "; client and server must see the same directory"));
 }
 
-// A file in memory, without a name, that no other descriptor refers to: nobody can write to it or cut it short from now on. The
-// kernel grants a write lease only then; tmpfs, because the pages of other files are written back to a disk. Not where the
-// directory is half full: what is kept fills it for as long as an array lives, and the client library does not survive a full
-// one.
+// Returns true for a file in memory, without a name, that no other descriptor refers to: no process can write to it or truncate
+// it from now on. Only then does the kernel grant a write lease. Only tmpfs, because the pages of other files are written back to
+// a disk. False if the directory is half full: a kept file fills it for as long as its array lives, and the client library does
+// not survive a full directory.
 bool IsOursAlone(int fd) {
   struct stat info;
   struct statfs system;
   if (fstat(fd, &info) != 0 || info.st_nlink != 0 || fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) return false;
-  if (system.f_bavail < system.f_blocks / 2) return false;  // room is left to the files that are still to come
+  if (system.f_bavail < system.f_blocks / 2) return false;  // leaves room for later files
   if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return false;
   return fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
@@ -123,10 +123,10 @@ void RemoveFilesOf(int directory, const std::string& subdirectory) {
 
 }  // namespace
 
-// A client that was killed may have been writing: each of its threads can leave one more file, after we have looked.
+// A client that was killed may have been writing: each of its threads can leave one more file after a pass.
 void RemoveClientFolder(int directory, const std::string& subdirectory) {
   if (subdirectory.empty() || !IsPlainFolderName(subdirectory)) return;
-  constexpr int kPasses = 16;  // where it holds something else it stays
+  constexpr int kPasses = 16;  // a folder with other files stays
   for (int pass = 0; pass < kPasses; ++pass) {
     RemoveFilesOf(directory, subdirectory);
     if (unlinkat(directory, subdirectory.c_str(), AT_REMOVEDIR) == 0 || errno != ENOTEMPTY) return;

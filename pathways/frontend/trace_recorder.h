@@ -1,6 +1,6 @@
 // TraceRecorder: records a session's requests and their durations, for a profile that the client takes. Strand-confined.
 //
-// A span lasts from the start of a request to its answer; so a span of check_value_ready shows how long a client waited for its arrays.
+// A span lasts from the start of a request to its answer. So a span of check_value_ready shows the client's wait for its arrays.
 // After kMaxSpans spans nothing more is recorded, and the trace says so.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
+#include "pathways/base/threads/clock.h"
 
 namespace pw::frontend {
 

@@ -6,7 +6,7 @@
 
 namespace pw::frontend {
 
-// Versions, named by what they introduced. Later versions only add to messages, so one set of messages serves all.
+// Versions, named by the feature that they introduced. Later versions only add to messages, so one set of messages serves all.
 namespace protocol {
 inline constexpr int kOldest = 15;
 inline constexpr int kFetchExecuteResult = 21;  // older clients: CheckFuture on the status handle

@@ -15,7 +15,6 @@ IslandScheduler::IslandScheduler(const Options& options, std::unique_ptr<Policy>
       costs_(costs) {}
 
 LaneId IslandScheduler::Lane(absl::Span<const DeviceId> devices) {
-  std::vector<LaneId> moved;
   const LaneId lane = partition_.Lane(devices, [&](Partition::Atom from, Partition::Atom to) {
     while (atoms_.size() <= to) atoms_.push_back({0, 0, MakeOrdered<std::pair<Key, LaneId>>()});
     atoms_[to] = atoms_[from];

@@ -1,25 +1,26 @@
 // IslandScheduler: fixes one order of gangs for all devices of an island (paper 4.4). The Scheduler has one per island.
 //
-// A gang is one execution of a computation; all its devices must launch it. An island is a set of hosts whose devices share one fast
-// interconnect. A lane is a set of devices of the island on which gangs run.
+// A gang is one execution of a computation; all its devices must launch it. An island is a set of hosts whose devices share one
+// fast interconnect. A lane is a set of devices of the island: gangs of the same devices have the same lane; lanes may overlap.
 //
-// Eligible gangs (scheduler.h) wait in their lane, ordered by rank; lower ranks go first. The policy gives the rank: the gang's own part,
-// which is fixed, plus its client's part, which changes as the client gets device time. A gang is granted when it is first among all
-// that wait for any of its devices, and each of its devices has room in its window. The sequence of grants is the order. Every device
-// launches its gangs in that order, so no two devices launch two gangs in different orders.
+// A gang comes here when it is eligible: all gangs that produce its inputs were granted (scheduler.h). It waits in its lane,
+// ordered by rank; lower ranks go first. The policy gives the rank: the gang's own part, which is fixed, plus its client's part,
+// which changes as the client gets device time. A gang is granted when it is first among all that wait for any of its devices,
+// and each of its devices has room (Windows, below). The sequence of grants is the order. Every device launches its gangs in that
+// order, so no two devices launch two gangs in different orders.
 //
 // Why this cannot deadlock. Number the grants by their place in the order.
-//   - Only eligible gangs come here (scheduler.h): all producers of their inputs have been granted. So a granted gang waits only
-//     for inputs made by earlier grants, and for its devices to launch earlier grants. The earliest grant that is not done waits
-//     for nothing. Hence granted gangs end, and windows empty.
+//   - Only eligible gangs come here. So a granted gang waits only for inputs made by earlier grants, and for its devices to
+//     launch earlier grants. The earliest grant that is not done waits for nothing. Hence granted gangs end, and windows empty.
 //   - A waiting gang waits for room, which granted gangs free when they end, and for gangs of lower rank. The waiting gang of the
-//     lowest rank waits for room alone, so it is granted. By induction all are granted; by PO-2 (policy.h) none is overtaken for ever.
-//   - A gang on several islands that is first here is held. It stays before all others of its devices, takes no room in the
-//     window, and waits only for islands of higher number. Holds go from lower to higher islands, so the gang held in the highest
-//     island is granted first, and no cycle of waits can form.
+//     lowest rank waits for room alone, so it is granted. By induction all are granted. No gang is overtaken for ever (policy.h,
+//     PO-2).
+//   - A gang on several islands that could be granted here is held, until it can be granted in all. It stays before all others of
+//     its devices, takes no room, and waits only for islands of higher number. Holds go from lower to higher islands, so the gang
+//     held in the highest island is granted first, and no cycle of waits can form.
 //
-// Windows. A device has room for a gang if fewer than Options::window_gangs of its granted gangs are not done. It also has room
-// if their predicted time together with the new gang's stays within Options::window_ns.
+// Windows. A device has room for a gang in two cases. Fewer than Options::window_gangs of its granted gangs are not done. Or
+// their predicted time, together with the new gang's, stays within Options::window_ns.
 //
 // Cost. A decision takes a few operations on ordered sets for each atom (partition.h) of the lane: O(atoms * log waiting), for
 // any number of devices. comparisons() counts them.
@@ -60,8 +61,8 @@ class IslandScheduler {
     bool inputs_complete = true;  // among gangs of equal rank, those with complete inputs go first
   };
   enum class Decision { kGrant, kHold };
-  // Called when a gang may be granted here. kHold: the gang, which spans islands, keeps its place until Commit or Remove. Must not call
-  // this scheduler.
+  // Called when a gang may be granted here. kHold: the gang, which spans islands, keeps its place until Commit or Remove. Must
+  // not call this scheduler.
   using Decide = absl::FunctionRef<Decision(GangId)>;
 
   // `costs` outlives this.
@@ -85,7 +86,7 @@ class IslandScheduler {
   void Finish(GangId gang, int64_t measured_ns);
   // Removes a gang in any state, and refunds its client's charge.
   void Remove(GangId gang);
-  // Removes all gangs on these devices; lanes with these devices are not usable until RegainDevices. Returns the gangs removed, ascending.
+  // Removes all gangs on these devices, and returns them, ascending. Lanes with these devices are not usable until RegainDevices.
   std::vector<GangId> LoseDevices(absl::Span<const DeviceId> devices);
   void RegainDevices(absl::Span<const DeviceId> devices);
 

@@ -20,7 +20,7 @@ struct Options {
 };
 
 std::vector<std::string> PolicyNames();
-// INVALID_ARGUMENT: unknown policy; the error lists the known ones.
+// Returns the policy that the options name. INVALID_ARGUMENT: it is unknown; the error lists the known ones.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(const Options& options);
 
 }  // namespace pw::gang

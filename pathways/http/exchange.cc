@@ -127,7 +127,8 @@ void Exchange::Write() {
     if (sent < 0) return Close();
     written_ += static_cast<size_t>(sent);
   }
-  // A close with unread bytes resets the connection, and the peer may lose the answer. So its bytes are read until it closes too.
+  // Closing with unread bytes resets the connection, and the peer may lose the answer. So its bytes are read until it closes,
+  // too.
   ::shutdown(fd_, SHUT_WR);
   state_ = State::kDraining;
   Drain();

@@ -1,8 +1,8 @@
-// Exchange: one connection of a Server: it reads a request, passes it on, writes the answer and closes. Lives on the server's event loop; Answer
-// alone may be called on any thread.
+// Exchange: one connection of a Server. It reads a request, passes it on, writes the answer and closes. It lives on the server's
+// event loop; only the Answer that it passes on may be called on any thread.
 //
 //   reading ──request──► answering ──Answer──► writing ──► closed
-//   Every state ends in closed after `patience`, or when the peer is gone.
+//   Every state becomes closed after `patience`, or when the peer is gone.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,15 @@
 #include "absl/time/time.h"
 #include "pathways/http/request.h"
 #include "pathways/http/server.h"
-#include "pathways/net/asio.h"
-#include "pathways/net/event_loop.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/asio.h"
+#include "pathways/net/sockets/event_loop.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::http {
 
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  // `pass` gets a complete request; `closed` is called once, on the loop, and must not destroy the loop.
+  // `pass` receives a complete request; `closed` is called once, on the loop, and must not destroy the loop.
   using Pass = std::function<void(const Request&, Server::Answer)>;
   using Closed = std::function<void(Exchange*)>;
 

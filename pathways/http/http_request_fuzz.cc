@@ -1,4 +1,4 @@
-// Fuzzes the parser of HTTP requests with any bytes. The first byte says how they are cut: the outcome must not depend on that.
+// Fuzzes the parser of HTTP requests with any bytes. The first byte selects the cuts: the outcome must not depend on them.
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -15,10 +15,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t step = 1 + data[0];
   for (size_t at = 0; at < input.size(); at += step) cut.Feed(input.substr(at, step));
   PW_CHECK(whole.state() == cut.state());
-  if (whole.state() == RequestParser::State::kRefused) PW_CHECK(whole.status() == cut.status() && whole.status() >= 400 && !whole.reason().empty());
+  if (whole.state() == RequestParser::State::kRefused)
+    PW_CHECK(whole.status() == cut.status() && whole.status() >= 400 && !whole.reason().empty());
   if (whole.state() == RequestParser::State::kComplete) {
     const pw::http::Request &one = whole.request(), &other = cut.request();
-    PW_CHECK(one.path == other.path && one.query == other.query && one.authorization == other.authorization && one.host == other.host);
+    PW_CHECK(one.path == other.path && one.query == other.query && one.authorization == other.authorization &&
+             one.host == other.host);
     PW_CHECK(one.path[0] == '/' && (one.method == "GET" || one.method == "HEAD"));
   }
   return 0;

@@ -13,7 +13,7 @@ std::string Logins::Add(Secrets* secrets, size_t most, absl::Time ends) {
   return secrets->back().text;
 }
 
-// Removes the secret that is shown. All are compared, so that the time tells nothing about them.
+// Removes the shown secret. Compares it with all secrets, so that the time reveals nothing about them.
 bool Logins::Take(Secrets* secrets, absl::string_view shown, absl::Time now) {
   while (!secrets->empty() && secrets->front().ends <= now) secrets->pop_front();
   auto found = secrets->end();

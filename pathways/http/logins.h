@@ -1,13 +1,14 @@
 // Logins: tickets and sessions of a page's readers. Pure: no clock, no randomness of its own.
 //
-//   somebody who may log in others ──MakeTicket──► a ticket, in the address that a browser opens ──UseTicket──► a session
+//   a reader who may log in others ──MakeTicket──► a ticket, in the address that a browser opens ──UseTicket──► a session
 //
-// A ticket is used once and for a short time, because an address is shown in terminals and kept in browsers' histories. A session is a secret of
+// A ticket is valid once and for a short time, because terminals and browsers' histories show addresses. A session is a secret of
 // the page in the browser; it ends after a time without use.
 //
 // Invariants:
-//   LO-1  a ticket opens one session at most
-//   LO-2  there are at most kMostTickets and kMostSessions; one more ends the one that has been used least recently
+//   LG-1  a ticket opens one session at most
+//   LG-2  there are at most kMostTickets and kMostSessions; one more removes the oldest ticket, or the least recently used
+//         session
 // Strand-confined.
 #pragma once
 
@@ -33,10 +34,10 @@ class Logins {
   explicit Logins(std::function<std::string()> make_key) : make_key_(std::move(make_key)) {}
 
   std::string MakeTicket(absl::Time now);
-  // Returns a session; none: the ticket is unknown, used or too old.
+  // Returns a new session, or nullopt if the ticket is unknown, used or too old.
   std::optional<std::string> UseTicket(absl::string_view ticket, absl::Time now);
-  std::string Open(absl::Time now);
-  // Whether the session is open. Prolongs it.
+  std::string Open(absl::Time now);  // returns a new session
+  // Returns whether the session is open, and prolongs it.
   bool Check(absl::string_view session, absl::Time now);
   void End(absl::string_view session);
 
@@ -45,7 +46,7 @@ class Logins {
     std::string text;  // hexadecimal digits
     absl::Time ends;
   };
-  using Secrets = std::deque<Secret>;  // the one that ends first in front
+  using Secrets = std::deque<Secret>;  // the first to end is in front
 
   std::string Add(Secrets* secrets, size_t most, absl::Time ends);
   static bool Take(Secrets* secrets, absl::string_view shown, absl::Time now);

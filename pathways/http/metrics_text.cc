@@ -15,9 +15,9 @@ namespace pw::http {
 namespace {
 
 bool IsName(absl::string_view text) {
-  return !text.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
-  });
+  return !text.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
 void AppendLabelValue(std::string_view value, std::string* out) {
@@ -39,7 +39,7 @@ void AppendLabelValue(std::string_view value, std::string* out) {
   }
 }
 
-// The shortest of some forms that reads back as the same number.
+// Returns the shortest of some forms that reads back as the same number.
 std::string NumberText(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";

@@ -12,7 +12,9 @@ using ::testing::ContainsRegex;
 
 TEST(MetricsText, AFamilyHasHelpTypeAndValues) {
   MetricsText text;
-  text.Gauge("pathways_hosts", "Hosts.").Value({{"state", "up"}, {"island", "a"}}, 4).Value({{"state", "busy"}, {"island", "a"}}, 0.25);
+  text.Gauge("pathways_hosts", "Hosts.")
+      .Value({{"state", "up"}, {"island", "a"}}, 4)
+      .Value({{"state", "busy"}, {"island", "a"}}, 0.25);
   text.Counter("pathways_grants_total", "Grants.").Value(12345678901.0);
   EXPECT_EQ(text.Take(),
             "# HELP pathways_hosts Hosts.\n# TYPE pathways_hosts gauge\npathways_hosts{state=\"up\",island=\"a\"} 4\n"

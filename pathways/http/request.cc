@@ -14,7 +14,7 @@ namespace {
 constexpr absl::string_view kLineEnd = "\r\n";
 constexpr char kHeadEnd[] = "\r\n\r\n";
 
-// The characters of a method or of a header's name (RFC 9110, section 5.6.2).
+// Returns whether `text` may be a method or a header's name (RFC 9110, section 5.6.2).
 bool IsToken(absl::string_view text) {
   constexpr absl::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -26,9 +26,10 @@ bool IsVisible(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7F; });
 }
 
-// A header's value: no control characters but the tab.
+// Returns whether `text` may be a header's value: no control characters except the tab.
 bool IsValue(absl::string_view text) {
-  return std::none_of(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 0x7F; });
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\t') || c == 0x7F; });
 }
 
 }  // namespace
@@ -66,7 +67,8 @@ RequestParser::State RequestParser::ParseRequestLine(absl::string_view line) {
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
   if (words.size() != 3 || !IsToken(words[0]) || !IsVisible(words[1])) return Refuse(400, "this is not an HTTP request");
   if (words[2] != "HTTP/1.1" && words[2] != "HTTP/1.0") {
-    return absl::StartsWith(words[2], "HTTP/") ? Refuse(505, "only HTTP/1.0 and HTTP/1.1 are spoken here") : Refuse(400, "this is not an HTTP request");
+    return absl::StartsWith(words[2], "HTTP/") ? Refuse(505, "only HTTP/1.0 and HTTP/1.1 are spoken here")
+                                               : Refuse(400, "this is not an HTTP request");
   }
   if (words[0] != "GET" && words[0] != "HEAD") return Refuse(405, "only GET and HEAD are answered here");
   if (!absl::StartsWith(words[1], "/")) return Refuse(400, "the request's target must be a path");
@@ -80,7 +82,8 @@ RequestParser::State RequestParser::ParseRequestLine(absl::string_view line) {
 
 RequestParser::State RequestParser::ParseHeader(absl::string_view line) {
   const size_t colon = line.find(':');
-  if (colon == absl::string_view::npos || !IsToken(line.substr(0, colon))) return Refuse(400, "a header of the request is malformed");
+  if (colon == absl::string_view::npos || !IsToken(line.substr(0, colon)))
+    return Refuse(400, "a header of the request is malformed");
   const absl::string_view name = line.substr(0, colon);
   const absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
   if (!IsValue(value)) return Refuse(400, "a header of the request is malformed");

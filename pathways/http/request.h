@@ -1,11 +1,11 @@
-// RequestParser: reads the head of one HTTP/1.x request, as its bytes come. Pure: no socket, no clock.
+// RequestParser: parses the head of one HTTP/1.x request as its bytes arrive. Pure: no socket, no clock.
 //
 // The server answers GET and HEAD and closes (server.h), so there is no body, no pipelining and no compression. Bytes after the head are ignored.
 //
 // Invariants:
-//   RP-1  the parser holds at most kMostHeadBytes, whatever comes
-//   RP-2  a request is complete, or refused with the status of its answer; later bytes change neither
-//   RP-3  how the bytes are cut makes no difference
+//   RQ-1  the parser holds at most kMostHeadBytes, for any input
+//   RQ-2  a request is complete, or refused with the status of its answer; later bytes change neither
+//   RQ-3  the result does not depend on how the bytes are cut
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ inline constexpr size_t kMostHeadBytes = 8 << 10;
 
 struct Request {
   std::string method;         // "GET" or "HEAD"
-  std::string path;           // begins with '/'; percent signs are left as they came
-  std::string query;          // what follows the '?'
+  std::string path;           // begins with '/'; percent signs are not decoded
+  std::string query;          // the part behind the '?'
   std::string host;           // of the Host header
-  std::string authorization;  // of the header of that name: the place of an operator's token
+  std::string authorization;  // of the Authorization header, for an operator's token
 };
 
 class RequestParser {
@@ -33,7 +33,7 @@ class RequestParser {
   State state() const { return state_; }
   // REQUIRES: kComplete.
   const Request& request() const { return request_; }
-  // The HTTP status of the answer, and why. REQUIRES: kRefused.
+  // Return the HTTP status of the answer, and the reason. REQUIRES: kRefused.
   int status() const { return status_; }
   const std::string& reason() const { return reason_; }
 

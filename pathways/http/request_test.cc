@@ -19,7 +19,8 @@ int StatusOf(const std::string& text) {
 
 TEST(Request, AGetIsReadWithItsHeaders) {
   RequestParser parser;
-  ASSERT_EQ(parser.Feed("GET /metrics?a=b HTTP/1.1\r\nhost: here:9\r\nAuthorization:  Bearer x \r\nAccept: */*\r\n\r\n"), State::kComplete);
+  ASSERT_EQ(parser.Feed("GET /metrics?a=b HTTP/1.1\r\nhost: here:9\r\nAuthorization:  Bearer x \r\nAccept: */*\r\n\r\n"),
+            State::kComplete);
   EXPECT_EQ(parser.request().method, "GET");
   EXPECT_EQ(parser.request().path, "/metrics");
   EXPECT_EQ(parser.request().query, "a=b");
@@ -61,8 +62,9 @@ TEST(Request, BytesBehindTheHeadChangeNothing) {
 
 // Text that is nearly a request, so that all branches are reached.
 rc::Gen<std::string> NearlyARequest() {
-  const auto piece = rc::gen::element<std::string>("GET ", "HEAD ", "PUT ", "/", "/a?b", " ", "HTTP/1.1", "HTTP/1.0", "\r\n", "\r\n\r\n", "Host: x", ":",
-                                                   "Content-Length: 0", "Authorization: t", "\n", std::string(1, '\0'), std::string(3000, 'y'));
+  const auto piece = rc::gen::element<std::string>("GET ", "HEAD ", "PUT ", "/", "/a?b", " ", "HTTP/1.1", "HTTP/1.0", "\r\n",
+                                                   "\r\n\r\n", "Host: x", ":", "Content-Length: 0", "Authorization: t", "\n",
+                                                   std::string(1, '\0'), std::string(3000, 'y'));
   return rc::gen::map(rc::gen::container<std::vector<std::string>>(piece), [](const std::vector<std::string>& pieces) {
     std::string text;
     for (const std::string& one : pieces) text += one;

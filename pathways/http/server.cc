@@ -12,9 +12,9 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/http/exchange.h"
 #include "pathways/net/address.h"
-#include "pathways/net/asio.h"
-#include "pathways/net/event_loop.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/asio.h"
+#include "pathways/net/sockets/event_loop.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::http {
 namespace {
@@ -122,7 +122,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& addres
   return std::unique_ptr<Server>(new Server(std::move(listening), net::ToString(real)));
 }
 
-Server::Server(std::shared_ptr<Listening> listening, std::string address) : listening_(std::move(listening)), address_(std::move(address)) {}
+Server::Server(std::shared_ptr<Listening> listening, std::string address)
+    : listening_(std::move(listening)), address_(std::move(address)) {}
 
 Server::~Server() {
   listening_->loop().BeginShutdown();

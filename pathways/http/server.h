@@ -2,10 +2,11 @@
 //
 // It owns a thread, which accepts, reads, writes and calls the handler. The handler may answer later, on any thread.
 //
-// Limits, because whoever reaches the address may send anything:
+// Limits, because any peer that reaches the address may send any bytes:
 //   - the head of a request has at most kMostHeadBytes (request.h), and no body
 //   - an exchange takes at most `patience` from the connection to the last byte of the answer; then it is closed
-//   - there are at most `connections` at a time. One more ends the oldest that has not sent its request yet; where all have, it is closed itself
+//   - there are at most `connections` at a time. One more closes the oldest that has not sent its request yet. If all have sent
+//     theirs, the new one is closed
 //
 // Invariants:
 //   HS-1  no handler is called after the destructor has returned; answers that come later are dropped
@@ -29,7 +30,7 @@ struct Response {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers = {};  // further ones: names and values of ours, never of a peer
+  std::vector<std::pair<std::string, std::string>> headers = {};  // further headers: our own names and values, never a peer's
 };
 
 class Server {
@@ -41,7 +42,7 @@ class Server {
     absl::Duration patience = absl::Seconds(10);
   };
 
-  // Listens on HOST:PORT (port 0 takes a free one) or unix:PATH. INVALID_ARGUMENT, ALREADY_EXISTS: the address.
+  // Listens on HOST:PORT (port 0 takes a free one) or unix:PATH. INVALID_ARGUMENT: a bad address. ALREADY_EXISTS: in use.
   static absl::StatusOr<std::unique_ptr<Server>> Listen(const std::string& address, Handler handler, const Options& options);
   static absl::StatusOr<std::unique_ptr<Server>> Listen(const std::string& address, Handler handler) {
     return Listen(address, std::move(handler), Options());

@@ -41,8 +41,10 @@ class Peer {
   }
   ~Peer() { ::close(fd_); }
 
-  void Send(std::string_view text) { EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
-  // All that comes until the server closes.
+  void Send(std::string_view text) {
+    EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+  // Returns all bytes that arrive until the server closes.
   std::string Rest() {
     std::string all;
     char buffer[4096];
@@ -132,7 +134,8 @@ TEST(HttpServer, AConnectionThatSendsNothingIsClosedInTime) {
 
 TEST(HttpServer, ARequestThatIsNeverAnsweredIsClosedInTime) {
   std::vector<Server::Answer> kept;  // used on the server's thread only
-  const auto server = Started([&](const Request&, Server::Answer answer) { kept.push_back(std::move(answer)); }, {.patience = absl::Milliseconds(50)});
+  const auto server = Started([&](const Request&, Server::Answer answer) { kept.push_back(std::move(answer)); },
+                              {.patience = absl::Milliseconds(50)});
   EXPECT_EQ(Ask(*server, "GET / HTTP/1.0\r\n\r\n"), "");
 }
 

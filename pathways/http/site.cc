@@ -17,7 +17,7 @@ namespace {
 constexpr char kApi[] = "/api/";
 constexpr char kJson[] = "application/json";
 
-// Scripts and styles of the page itself, answers of this server, and nothing else.
+// Allows scripts and styles of the page itself and answers of this server, and nothing else.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; "
@@ -114,7 +114,7 @@ void Site::AnswerApi(const std::string& name, const std::string& query, const st
   });
 }
 
-// Gives a session or a ticket to whoever shows the secret, or a token that opens everything.
+// Gives a session or a ticket to a client that shows the secret or an operator's token.
 void Site::Give(const char* what, const std::string& shown, Server::Answer answer) {
   auto decide = [self = shared_from_this(), what, answer = std::move(answer)](bool may) mutable {
     if (!may) return std::move(answer)(Refused());

@@ -1,18 +1,20 @@
-// Site: what a Server answers for a page that people open in a browser: the page's files to everybody, and answers of the process behind it to those who
-// have logged in.
+// Site: answers the requests of a page that people open in a browser. Every client gets the page's files; clients that have
+// logged in also get answers of the process behind the page.
 //
-//   GET /, /assets/...    the files (static_files.h), which tell nothing about this process
-//   GET /api/ticket       {"ticket": ...}, for an address that logs in once: PAGE#TICKET. To those who show the secret or an operator's token
-//   GET /api/login        {"session": ...}. To those who show a ticket, the secret or an operator's token
-//   GET /api/logout       ends the session
-//   GET /api/NAME         the answer of the source of that name. To those who show a session or the secret
-// Whatever is shown is shown as "Authorization: Bearer ...". There are no cookies: browsers send these to every port of a host, and other users of the
-// machine have ports too. The page keeps its session where only pages of its own address can read it.
+//   request             answer                                                requires
+//   GET /, /assets/...  the files (static_files.h), no data of this process   nothing
+//   GET /api/ticket     {"ticket": ...}, for PAGE#TICKET, which logs in once  the secret or an operator's token
+//   GET /api/login      {"session": ...}                                      a ticket, the secret or an operator's token
+//   GET /api/logout     ends the session                                      a session or the secret
+//   GET /api/NAME       the answer of the source of that name                 a session or the secret
+// Clients show these as "Authorization: Bearer ...". There are no cookies: browsers send cookies to every port of a host, and
+// other users of the machine have ports, too. The page keeps its session where only pages of its own address can read it.
 //
 // Invariants:
-//   SI-1  requests for other hosts are refused, so that no page of a stranger reaches this one under the stranger's name (DNS rebinding)
-//   SI-2  every answer forbids scripts, styles and connections of others, and being shown inside another page
-//   SI-3  an answer of a source goes to those alone who have shown a session or the secret
+//   SU-1  requests for other host names are refused, so that a stranger's page cannot reach this one under its own name (DNS
+//         rebinding)
+//   SU-2  every answer forbids foreign scripts, styles and connections, and being shown inside another page
+//   SU-3  only clients that show a session or the secret get the answer of a source
 // Answer may be called on any thread; sources and `admit` are called on the strand.
 #pragma once
 
@@ -26,8 +28,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/strand.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/http/logins.h"
 #include "pathways/http/server.h"
 #include "pathways/http/static_files.h"
@@ -36,13 +38,13 @@ namespace pw::http {
 
 class Site : public std::enable_shared_from_this<Site> {
  public:
-  // Calls `done` once, on any thread, with JSON; if it never does, the browser's connection is closed in time.
+  // Calls `done` once, on any thread, with JSON. If it never does, the server closes the browser's connection after a time.
   using Source = std::function<void(const std::string& query, absl::AnyInvocable<void(absl::StatusOr<std::string>) &&> done)>;
-  // Calls `done` once, on any thread: whether it is a token of somebody who may read everything.
+  // Calls `done` once, on any thread, with whether the token's owner may read everything.
   using Admit = std::function<void(const std::string& token, absl::AnyInvocable<void(bool) &&> done)>;
 
   struct Options {
-    std::vector<std::string> hosts;  // by which browsers may call it, beside the names of the loopback
+    std::vector<std::string> hosts;  // names by which browsers may call it, besides those of the loopback
     std::string secret;              // empty: none
     Admit admit;                     // may be null
     std::map<std::string, Source> sources;
@@ -71,7 +73,7 @@ class Site : public std::enable_shared_from_this<Site> {
   Strand strand_;
 };
 
-// Returns the value of a parameter in "a=1&b=2", and `otherwise` if it has none, or one that is no number. Pure.
+// Returns the value of a parameter in "a=1&b=2", or `otherwise` if it is missing or not a number. Pure.
 uint64_t NumberIn(absl::string_view query, absl::string_view name, uint64_t otherwise);
 
 }  // namespace pw::http

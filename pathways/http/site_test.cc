@@ -43,7 +43,7 @@ class SiteTest : public testing::Test {
     queue.RunUntilIdle();
     return got.value_or(Response{.status = 0});
   }
-  // The value in {"key":"value"}; empty: another answer.
+  // Returns the value in {"key":"value"}; empty for any other answer.
   static std::string Value(const Response& response) {
     if (response.status != 200) return "";
     const size_t colon = response.body.find(":\"");

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty: a kind of file that no page of ours has.
+// Returns an empty string for a kind of file that no page of ours has.
 std::string ContentType(const fs::path& path) {
   const std::string kind = path.extension();
   if (kind == ".html") return "text/html; charset=utf-8";

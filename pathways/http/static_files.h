@@ -1,4 +1,5 @@
-// StaticFiles: the files of a page, read once and kept in memory. What is asked for is looked up by its whole name, so no request reaches the disk.
+// StaticFiles: the files of a page, read once and kept in memory. Requests look files up by their whole name and never reach the
+// disk.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,11 @@ class StaticFiles {
 
   StaticFiles() = default;
   explicit StaticFiles(std::map<std::string, StaticFile> files) : files_(std::move(files)) {}
-  // Reads a folder and the folders in it, links not followed. NOT_FOUND, or INVALID_ARGUMENT: too much, or a kind of file that no page has.
+  // Reads a folder and its subfolders, without following links. NOT_FOUND, or INVALID_ARGUMENT: too many or too large files, or
+  // files of a kind that no page has.
   static absl::StatusOr<StaticFiles> Load(const std::string& folder);
 
-  // `path`: "/", which is "/index.html", or "/assets/index.js". Null: there is no such file.
+  // Returns a file, or null. `path`: such as "/assets/index.js"; "/" means "/index.html".
   const StaticFile* Find(absl::string_view path) const;
 
  private:

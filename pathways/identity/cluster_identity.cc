@@ -25,9 +25,11 @@ absl::Status PrepareFolder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return absl::UnavailableError(absl::StrCat("cannot make the folder ", folder, ": ", std::strerror(errno)));
   struct stat info = {};
-  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(folder, " is not a folder"));
+  if (::lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(folder, " is not a folder"));
   if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0)
-    return absl::PermissionDeniedError(absl::StrCat(folder, " holds a cluster's secrets, and others can enter it or own it: chmod 700 ", folder));
+    return absl::PermissionDeniedError(
+        absl::StrCat(folder, " holds a cluster's secrets, and others can enter it or own it: chmod 700 ", folder));
   return absl::OkStatus();
 }
 
@@ -97,16 +99,19 @@ absl::Status ClusterIdentity::AdmitWorker(net::PeerProof proof, const std::strin
   if (proof != net::PeerProof::kStranger && proof != net::PeerProof::kController) return absl::OkStatus();
   if (token.empty()) {
     return absl::UnauthenticatedError(
-        "this cluster asks its workers for a join token: 'pathways token create --role worker' makes one, 'pathways worker --token-file' shows it");
+        "this cluster asks its workers for a join token: 'pathways token create --role worker' makes one, 'pathways worker "
+        "--token-file' shows it");
   }
   PW_ASSIGN_OR_RETURN(const TokenInfo info, tokens_.Check(token, clock_->Now()));
   if (info.of.role == Role::kUser)
-    return absl::PermissionDeniedError(absl::StrCat("the token ", info.id, " is that of a user, not of a worker: a host cannot join with it"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the token ", info.id, " is that of a user, not of a worker: a host cannot join with it"));
   PW_RETURN_IF_ERROR(tokens_.Use(token, clock_->Now()).status());
   return info.of.uses.has_value() ? Save() : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ClusterIdentity::CertifyWorker(const std::string& public_key_der, const std::string& host_name) const {
+absl::StatusOr<std::string> ClusterIdentity::CertifyWorker(const std::string& public_key_der,
+                                                           const std::string& host_name) const {
   const absl::Time now = clock_->Now();
   return net::Certify(authority_, public_key_der, net::Part::kWorker, host_name, now, now + kWorkerLife);
 }

@@ -34,8 +34,8 @@ class ClusterIdentityTest : public ::testing::Test {
     return text.str();
   }
   FixedClock clock_;
-  const std::string folder_ =
-      absl::StrCat(::testing::TempDir(), "pw_identity_", ::getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::string folder_ = absl::StrCat(::testing::TempDir(), "pw_identity_", ::getpid(), "_",
+                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(ClusterIdentityTest, TheFolderIsPrivateAndLastsLongerThanAProcess) {
@@ -82,7 +82,8 @@ TEST_F(ClusterIdentityTest, HostsJoinByTokenOnceAndByCertificateEver) {
   EXPECT_TRUE(absl::IsPermissionDenied(identity->AdmitWorker(PeerProof::kStranger, user)));
   EXPECT_TRUE(identity->AdmitWorker(PeerProof::kStranger, host).ok());
   identity = Open();
-  EXPECT_TRUE(absl::IsUnauthenticated(identity->AdmitWorker(PeerProof::kStranger, host))) << "its one use is spent, also after a restart";
+  EXPECT_TRUE(absl::IsUnauthenticated(identity->AdmitWorker(PeerProof::kStranger, host)))
+      << "its one use is spent, also after a restart";
   EXPECT_TRUE(identity->AdmitWorker(PeerProof::kWorker, "").ok());
   EXPECT_TRUE(identity->AdmitWorker(PeerProof::kOwn, "").ok());
 }

@@ -10,9 +10,11 @@ namespace pw::identity {
 
 void DeclareCredentials(CredentialOptions* options, const std::string& token_of, Flags* flags) {
   flags->Add("token-file", &options->token_file, "PATH",
-             absl::StrCat("a file with the cluster's authority and ", token_of, " token, as 'pathways token create' prints it; only its owner may be able to "
+             absl::StrCat("a file with the cluster's authority and ", token_of,
+                          " token, as 'pathways token create' prints it; only its owner may be able to "
                           "read it. Needed where the address is not a Unix socket"));
-  flags->Add("tls", &options->tls, "on|off", "off: TCP connections are not encrypted, and nobody proves who he is; only for a cluster that was started so");
+  flags->Add("tls", &options->tls, "on|off",
+             "off: TCP connections are not encrypted, and nobody proves who he is; only for a cluster that was started so");
 }
 
 std::string TlsIsOff(const std::string& address) {
@@ -36,7 +38,9 @@ absl::StatusOr<Credentials> CredentialsFor(const std::string& address, const Cre
   }
   if (options.token_file.empty() && !on_this_machine) {
     return absl::InvalidArgumentError(
-        absl::StrCat(address, " is on a network, and there is no token for it: an operator makes one by 'pathways token create', 'pathways login' stores it, and "
+        absl::StrCat(address,
+                     " is on a network, and there is no token for it: an operator makes one by 'pathways token create', "
+                     "'pathways login' stores it, and "
                      "--token-file names it. --tls off speaks to whoever listens there, without encryption"));
   }
   PW_ASSIGN_OR_RETURN(credentials.tls, net::Tls::Create(file.authority));

@@ -1,4 +1,4 @@
-// Role: what the owner of a token may do (docs/security.md has the table).
+// Role: the rights of a token's owner (docs/security.md has the table).
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 namespace pw::identity {
 
 enum class Role {
-  kUser,      // has sessions, and sees and touches its own
-  kOperator,  // may do all that can be asked for
+  kUser,      // may have sessions, and see and change its own
+  kOperator,  // may send every request
   kWorker,    // may join as a host, and learn where hosts join
 };
 
-// "user", "operator", "worker"
+// Returns "user", "operator" or "worker".
 std::string RoleName(Role role);
 absl::StatusOr<Role> ParseRole(absl::string_view name);
 
-// The user at the other end of a connection, once that is known.
+// The authenticated user at the other end of a connection.
 struct Caller {
   std::string user;
   Role role = Role::kUser;
-  std::string token_id = {};  // empty: it needed no token
+  std::string token_id = {};  // empty: no token was needed
 
   bool is_operator() const { return role == Role::kOperator; }
 };

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::identity {
 namespace {
@@ -41,7 +41,8 @@ absl::Status WriteAll(int fd, absl::string_view text, const std::string& path) {
 
 std::string ToText(const TokenFile& file) {
   if (file.tls_off) return absl::StrCat("address ", file.address, "\ntls off\n");
-  return absl::StrCat("address ", file.address, "\nauthority ", net::FingerprintText(file.authority), "\ntoken ", file.token, "\n");
+  return absl::StrCat("address ", file.address, "\nauthority ", net::FingerprintText(file.authority), "\ntoken ", file.token,
+                      "\n");
 }
 
 absl::StatusOr<TokenFile> ParseTokenFile(absl::string_view text) {
@@ -52,12 +53,14 @@ absl::StatusOr<TokenFile> ParseTokenFile(absl::string_view text) {
   }
   TokenFile file;
   file.address = fields["address"];
-  if (file.address.empty()) return absl::InvalidArgumentError("a token file has a line 'address HOST:PORT': this is not one of 'pathways token create'");
+  if (file.address.empty())
+    return absl::InvalidArgumentError("a token file has a line 'address HOST:PORT': this is not one of 'pathways token create'");
   file.tls_off = fields["tls"] == "off";
   if (file.tls_off) return file;
   PW_ASSIGN_OR_RETURN(file.authority, net::ParseFingerprint(fields["authority"]));
   file.token = fields["token"];
-  if (file.token.empty()) return absl::InvalidArgumentError("a token file has a line 'token pw-...': this is not one of 'pathways token create'");
+  if (file.token.empty())
+    return absl::InvalidArgumentError("a token file has a line 'token pw-...': this is not one of 'pathways token create'");
   return file;
 }
 
@@ -66,7 +69,8 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limi
   struct stat info = {};
   if (!fd.valid() || ::fstat(fd.get(), &info) != 0) return Failed("read", path);
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
-  if ((info.st_mode & 077) != 0) return absl::PermissionDeniedError(absl::StrCat(path, " holds a secret, and others can read it: chmod 600 ", path));
+  if ((info.st_mode & 077) != 0)
+    return absl::PermissionDeniedError(absl::StrCat(path, " holds a secret, and others can read it: chmod 600 ", path));
   std::string text(limit + 1, '\0');
   size_t size = 0;
   while (size < text.size()) {

@@ -1,10 +1,10 @@
-// Token files: what a client or a worker has been given, to reach a cluster and to be let in. Lines of text:
+// Token files: give a client or a worker a cluster's address, authority and a token. Lines of text:
 //
 //   address head:8470
 //   authority sha256:5f...
 //   token pw-0123abcd-...
 //
-// or, of a cluster whose operator has turned TLS off, "address head:8470" and "tls off".
+// or, if the cluster's operator has turned TLS off, "address head:8470" and "tls off".
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "pathways/net/tls.h"
+#include "pathways/net/tls/tls.h"
 
 namespace pw::identity {
 
 struct TokenFile {
-  std::string address;    // where clients connect; for people and for programs that look for the file of a cluster
+  std::string address;    // where clients connect; for people, and for programs that search for a cluster's file
   std::string authority;  // the fingerprint of the cluster's authority: 32 bytes
   std::string token;
   bool tls_off = false;
 };
 
 std::string ToText(const TokenFile& file);
-// INVALID_ARGUMENT says what is wrong, and never quotes a token.
+// Parses a token file. INVALID_ARGUMENT says what is wrong, and never quotes a token.
 absl::StatusOr<TokenFile> ParseTokenFile(absl::string_view text);
-// Reads a file that only its owner can read. PERMISSION_DENIED: others can, too.
+// Reads a file that only its owner can read. PERMISSION_DENIED: other users can read it, too.
 absl::StatusOr<TokenFile> ReadTokenFile(const std::string& path);
 
-// Reads a file of at most `limit` bytes, and writes one of mode 0600 in the place of another, at once and durably.
+// ReadPrivateFile reads a file of at most `limit` bytes. WritePrivateFile replaces a file atomically and durably, with mode 0600.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path, size_t limit);
 absl::Status WritePrivateFile(const std::string& path, absl::string_view text);
 

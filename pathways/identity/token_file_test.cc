@@ -15,7 +15,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string NewPath(const std::string& name) { return absl::StrCat(::testing::TempDir(), "pw_token_file_", ::getpid(), "_", name); }
+std::string NewPath(const std::string& name) {
+  return absl::StrCat(::testing::TempDir(), "pw_token_file_", ::getpid(), "_", name);
+}
 
 TEST(TokenFileTest, AFileIsReadAsItWasWritten) {
   const std::string path = NewPath("same");
@@ -47,7 +49,8 @@ TEST(TokenFileTest, MistakesAreNamedWithoutTheSecret) {
   EXPECT_TRUE(absl::IsNotFound(ReadTokenFile(NewPath("none")).status()));
   const std::string path = NewPath("bad");
   const std::vector<std::string> mistakes = {"pw-01234567-secret", "address a:1\ntoken pw-01234567-secret",
-                                             "address a:1\nauthority sha256:pw-01234567-secret\ntoken x", std::string(10'000, 'x')};
+                                             "address a:1\nauthority sha256:pw-01234567-secret\ntoken x",
+                                             std::string(10'000, 'x')};
   for (const std::string& text : mistakes) {
     ASSERT_TRUE(WritePrivateFile(path, text).ok());
     const absl::Status status = ReadTokenFile(path).status();

@@ -1,4 +1,4 @@
-// Tokens, tables of tokens and token files come from others: whatever they hold, reading them ends with a value or a status.
+// Fuzzes the parsers of tokens, tables of tokens and token files: every input ends with a value or a status.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,6 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     PW_CHECK(pw::identity::TokenTable::Parse(table->ToText()).ok());
     table->Use(text, now).status().IgnoreError();
   }
-  if (auto file = pw::identity::ParseTokenFile(text); file.ok()) PW_CHECK(pw::identity::ParseTokenFile(pw::identity::ToText(*file)).ok());
+  if (auto file = pw::identity::ParseTokenFile(text); file.ok())
+    PW_CHECK(pw::identity::ParseTokenFile(pw::identity::ToText(*file)).ok());
   return 0;
 }

@@ -29,8 +29,9 @@ constexpr absl::string_view kNever = "-";
 bool IsHex(absl::string_view text) { return text.find_first_not_of("0123456789abcdef") == absl::string_view::npos; }
 
 absl::Status CheckUser(absl::string_view user) {
-  const bool sound = !user.empty() && user.size() <= kMostUserBytes &&
-                     std::all_of(user.begin(), user.end(), [](char c) { return absl::ascii_isalnum(c) || absl::StrContains("._@-", c); });
+  const bool sound = !user.empty() && user.size() <= kMostUserBytes && std::all_of(user.begin(), user.end(), [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("._@-", c);
+  });
   if (sound) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("'", absl::CHexEscape(user.substr(0, kMostUserBytes)),
                                                  "' is not a user's name: it has 1 to 64 letters, digits, and any of . _ @ -"));
@@ -43,17 +44,21 @@ struct Parts {
 // Splits "pw-ID-SECRET"; an empty id if it is not of this form.
 Parts Split(absl::string_view token) {
   absl::string_view rest = token;
-  if (!absl::ConsumePrefix(&rest, kPrefix) || rest.size() != kIdDigits + 1 + 2 * kSecretBytes || rest[kIdDigits] != '-') return {};
+  if (!absl::ConsumePrefix(&rest, kPrefix) || rest.size() != kIdDigits + 1 + 2 * kSecretBytes || rest[kIdDigits] != '-')
+    return {};
   const Parts parts{rest.substr(0, kIdDigits), rest.substr(kIdDigits + 1)};
   return IsHex(parts.id) && IsHex(parts.secret_hex) ? parts : Parts{};
 }
 
 absl::Status Unknown() {
   return absl::UnauthenticatedError(
-      "the token is not one of this cluster, or was revoked: an operator makes another by 'pathways token create', and 'pathways login' stores it");
+      "the token is not one of this cluster, or was revoked: an operator makes another by 'pathways token create', and 'pathways "
+      "login' stores it");
 }
 
-std::string TimeText(absl::Time time) { return time == absl::InfiniteFuture() ? std::string(kNever) : absl::StrCat(absl::ToUnixSeconds(time)); }
+std::string TimeText(absl::Time time) {
+  return time == absl::InfiniteFuture() ? std::string(kNever) : absl::StrCat(absl::ToUnixSeconds(time));
+}
 
 absl::StatusOr<absl::Time> ParseTime(absl::string_view text) {
   if (text == kNever) return absl::InfiniteFuture();
@@ -80,7 +85,8 @@ absl::StatusOr<Role> ParseRole(absl::string_view name) {
   for (Role role : {Role::kUser, Role::kOperator, Role::kWorker}) {
     if (name == RoleName(role)) return role;
   }
-  return absl::InvalidArgumentError(absl::StrCat("a role is user, operator or worker, not '", absl::CHexEscape(name.substr(0, kMostUserBytes)), "'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a role is user, operator or worker, not '", absl::CHexEscape(name.substr(0, kMostUserBytes)), "'"));
 }
 
 std::string TokenId(absl::string_view token) {
@@ -95,8 +101,10 @@ absl::StatusOr<std::string> TokenTable::Create(const TokenRequest& request, absl
   if (request.uses.has_value() && (request.role != Role::kWorker || *request.uses < 1))
     return absl::InvalidArgumentError("only tokens of workers have a number of uses, which is at least 1");
   std::erase_if(entries_, [now](const auto& entry) { return entry.second.info.of.expires <= now; });
-  if (entries_.size() >= kMostTokens) return absl::ResourceExhaustedError("there are too many tokens: 'pathways token revoke' those that nobody needs");
-  // Of the secret's hash, so that an id says nothing about the secret; a second token with the same id would be one chance in four billion.
+  if (entries_.size() >= kMostTokens)
+    return absl::ResourceExhaustedError("there are too many tokens: 'pathways token revoke' those that nobody needs");
+  // The id is a hash of the secret's hash, so it reveals nothing about the secret. Two tokens have equal ids with a chance of one
+  // in four billion.
   const std::string hash = Sha256({secret.data(), secret.size()});
   const std::string id = absl::BytesToHexString(Sha256(hash)).substr(0, kIdDigits);
   if (entries_.contains(id)) return absl::UnavailableError("this token's number is taken: try again");
@@ -110,10 +118,12 @@ absl::StatusOr<const TokenTable::Entry*> TokenTable::Find(absl::string_view toke
   if (it == entries_.end() || !SameSecret(Sha256(absl::HexStringToBytes(parts.secret_hex)), it->second.hash)) return Unknown();
   const TokenInfo& info = it->second.info;
   if (info.of.expires <= now)
-    return absl::UnauthenticatedError(absl::StrCat("the token ", info.id, " of '", info.of.user, "' ended at ", absl::FormatTime(info.of.expires),
+    return absl::UnauthenticatedError(absl::StrCat("the token ", info.id, " of '", info.of.user, "' ended at ",
+                                                   absl::FormatTime(info.of.expires),
                                                    ": an operator makes another by 'pathways token create'"));
   if (info.of.uses.has_value() && *info.of.uses < 1)
-    return absl::UnauthenticatedError(absl::StrCat("all uses of the join token ", info.id, " are spent: an operator makes another by 'pathways token "
+    return absl::UnauthenticatedError(absl::StrCat("all uses of the join token ", info.id,
+                                                   " are spent: an operator makes another by 'pathways token "
                                                    "create --role worker'"));
   return &it->second;
 }
@@ -148,10 +158,12 @@ std::string TokenTable::ToText() const {
   std::string text;
   for (const auto& [id, entry] : entries_) {
     const TokenRequest& of = entry.info.of;
-    absl::StrAppend(&text, absl::StrJoin({id, absl::BytesToHexString(entry.hash), RoleName(of.role), of.user, TimeText(entry.info.created),
-                                          TimeText(of.expires), of.uses.has_value() ? absl::StrCat(*of.uses) : std::string(kNever)},
-                                         " "),
-                    "\n");
+    absl::StrAppend(
+        &text,
+        absl::StrJoin({id, absl::BytesToHexString(entry.hash), RoleName(of.role), of.user, TimeText(entry.info.created),
+                       TimeText(of.expires), of.uses.has_value() ? absl::StrCat(*of.uses) : std::string(kNever)},
+                      " "),
+        "\n");
   }
   return text;
 }
@@ -161,8 +173,8 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> fields = absl::StrSplit(line, ' ');
     int64_t uses = 0;
-    if (fields.size() != kFields || fields[0].size() != kIdDigits || !IsHex(fields[0]) || fields[1].size() != 64 || !IsHex(fields[1]) ||
-        (fields[6] != kNever && !absl::SimpleAtoi(fields[6], &uses)))
+    if (fields.size() != kFields || fields[0].size() != kIdDigits || !IsHex(fields[0]) || fields[1].size() != 64 ||
+        !IsHex(fields[1]) || (fields[6] != kNever && !absl::SimpleAtoi(fields[6], &uses)))
       return absl::InvalidArgumentError("a line of the tokens' file is damaged: remove it, and revoke nothing else");
     Entry entry;
     entry.info.id = fields[0];

@@ -1,12 +1,13 @@
 // TokenTable: the tokens that a cluster knows. Pure: no files, no clock, no randomness of its own.
 //
-// A token is a text, "pw-ID-SECRET". The table keeps the SHA-256 of the secret. A plain hash is enough, because the secret is 256 random bits:
-// nobody can guess it or list it beforehand, so a slow hash or a salt would protect nothing.
+// A token is a text, "pw-ID-SECRET". The table keeps the SHA-256 of the secret. A plain hash is enough, because the secret is 256
+// random bits: it cannot be guessed or precomputed, so a slow hash or a salt would protect nothing.
 //
 // Invariants:
-//   TT-1  neither the table nor its text contains a secret; Create is the only way to one, once
+//   TT-1  neither the table nor its text contains a secret; only Create returns it, once
 //   TT-2  the time of Check does not depend on how much of a wrong secret is right
-//   TT-3  a token that has ended, was revoked or has no uses left is refused with the same words as an unknown one, but for the reason that it ended
+//   TT-3  a revoked token and one with a wrong secret are refused with the same words as an unknown one. A token that has ended
+//         or has no uses left is refused with that reason
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,10 @@
 namespace pw::identity {
 
 struct TokenRequest {
-  std::string user;                              // 1 to 64 letters, digits, and any of . _ @ -
+  std::string user;  // 1 to 64 letters, digits, and any of . _ @ -
   Role role = Role::kUser;
   absl::Time expires = absl::InfiniteFuture();
-  std::optional<int64_t> uses = std::nullopt;    // how many hosts may join with it; none: any number. Of workers' tokens only
+  std::optional<int64_t> uses = std::nullopt;  // number of hosts that may join; nullopt: any. For workers' tokens only
 };
 
 struct TokenInfo {
@@ -37,18 +38,18 @@ struct TokenInfo {
 
 class TokenTable {
  public:
-  // Adds a token and returns its text. `secret`: 32 random bytes (base/secret.h). INVALID_ARGUMENT names what is wrong with the request.
+  // Adds a token and returns its text. `secret`: 32 random bytes (base/secret.h). INVALID_ARGUMENT says what is wrong.
   absl::StatusOr<std::string> Create(const TokenRequest& request, absl::Time now, absl::string_view secret);
-  // Returns whose token it is. UNAUTHENTICATED.
+  // Returns the token's entry, or UNAUTHENTICATED.
   absl::StatusOr<TokenInfo> Check(absl::string_view token, absl::Time now) const;
-  // The same, and takes one of its uses.
+  // Checks a token and takes one of its uses.
   absl::StatusOr<TokenInfo> Use(absl::string_view token, absl::Time now);
-  // NOT_FOUND.
+  // Removes a token. NOT_FOUND if there is none with this id.
   absl::Status Revoke(const std::string& id);
-  // Those that have not ended, by the time of their creation.
+  // Returns the tokens that have not ended, in the order of their creation.
   std::vector<TokenInfo> List(absl::Time now) const;
 
-  // The table as text, a line for each token, for a file.
+  // Returns the table as text for a file, a line for each token.
   std::string ToText() const;
   static absl::StatusOr<TokenTable> Parse(absl::string_view text);
 

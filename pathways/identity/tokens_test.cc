@@ -17,7 +17,8 @@ std::string Make(TokenTable* table, TokenRequest request) { return *table->Creat
 
 TEST(TokensTest, ATokenSaysWhoseItIs) {
   TokenTable table;
-  const std::string ada = Make(&table, {"ada", Role::kUser, kNow + kDay}), bob = Make(&table, {"bob@example.org", Role::kOperator});
+  const std::string ada = Make(&table, {"ada", Role::kUser, kNow + kDay}),
+                    bob = Make(&table, {"bob@example.org", Role::kOperator});
   EXPECT_EQ(table.Check(ada, kNow)->of.user, "ada");
   EXPECT_EQ(table.Check(ada, kNow)->of.role, Role::kUser);
   EXPECT_EQ(table.Check(bob, kNow + 365 * kDay)->of.role, Role::kOperator);
@@ -66,7 +67,8 @@ TEST(TokensTest, ARevokedTokenIsUnknown) {
 
 TEST(TokensTest, TheTextHasNoSecretAndGivesTheSameTable) {
   TokenTable table;
-  const std::string ada = Make(&table, {"ada", Role::kUser, kNow + kDay}), host = Make(&table, {"rack1", Role::kWorker, absl::InfiniteFuture(), 3});
+  const std::string ada = Make(&table, {"ada", Role::kUser, kNow + kDay}),
+                    host = Make(&table, {"rack1", Role::kWorker, absl::InfiniteFuture(), 3});
   const std::string text = table.ToText();
   for (const std::string& token : {ada, host}) EXPECT_THAT(text, Not(HasSubstr(token.substr(token.rfind('-') + 1))));
   TokenTable again = *TokenTable::Parse(text);
@@ -77,8 +79,11 @@ TEST(TokensTest, TheTextHasNoSecretAndGivesTheSameTable) {
 
 TEST(TokensTest, BadRequestsAreRefused) {
   TokenTable table;
-  const auto refused = [&](TokenRequest request) { return absl::IsInvalidArgument(table.Create(request, kNow, RandomKey()).status()); };
-  for (const std::string& user : {std::string(), std::string("a b"), std::string("a\nb"), std::string("a/b"), std::string(65, 'a')})
+  const auto refused = [&](TokenRequest request) {
+    return absl::IsInvalidArgument(table.Create(request, kNow, RandomKey()).status());
+  };
+  for (const std::string& user :
+       {std::string(), std::string("a b"), std::string("a\nb"), std::string("a/b"), std::string(65, 'a')})
     EXPECT_TRUE(refused({user})) << user;
   EXPECT_TRUE(refused({"ada", Role::kUser, kNow}));
   EXPECT_TRUE(refused({"ada", Role::kUser, absl::InfiniteFuture(), 1}));

@@ -1,4 +1,4 @@
-// The fetches of a client that are under way when it connects a lane anew (LaneHello.begun).
+// The fetches that are under way when a client reconnects a lane (LaneHello.begun).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct BegunFetch {
   uint64_t received = 0;  // bytes
 };
 
-// Lists the fetches in the hello, as many as a stranger's header may hold (kStrangerHeaderBytes): those of which most has arrived. Returns the others.
-// They are not listed, so they begin anew.
+// Lists fetches in the hello, as many as a stranger's header may hold (kStrangerHeaderBytes): those of which most has arrived.
+// Returns the others, which begin anew.
 std::vector<BegunFetch> ListBegun(std::vector<BegunFetch> fetches, ::pathways::v1::LaneHello* hello);
 
 }  // namespace pw::lanes

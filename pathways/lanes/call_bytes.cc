@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/try_allocate.h"
+#include "pathways/base/memory/try_allocate.h"
 
 namespace pw::lanes {
 namespace {

@@ -1,15 +1,15 @@
-// CallBytes: the bytes that the two ends of a host call send each other (proto/pathways/v1/lane.proto). Operands go one way, results the other.
-// client::HostCalls has one at each lane, worker::LaneCalls one for each client.
+// CallBytes: the messages and bytes of host calls that the ends of a lane exchange (proto/pathways/v1/lane.proto). Operands go
+// one way, results the other. client::HostCalls has one for each lane, worker::LaneCalls one for each client.
 //
-// Send passes a message and the bytes that belong to it to the lane, and keeps both until Forget. The owner calls that when the other end has
-// said Taken. After a lane has broken, Resume sends all kept messages on the next one. On the way in, Expect sets memory aside for the bytes of a
-// message whose payload is empty, and Add returns them when they are complete.
+// Send passes a message and its bytes to the lane, and keeps both until Forget, which the owner calls when the other end has sent
+// Taken. After a lane has broken, Resume sends all kept messages on the next one. For an incoming message whose bytes follow it,
+// Expect sets memory aside for them, and Add returns them when they are complete.
 //
 // Strand-confined.
 //
 // Invariants:
-//   CB-1  what is sent leaves in order of the calls' numbers on each lane, bytes behind their message
-//   CB-2  bytes for which the owner has not called Expect are ignored: they belong to a call that has ended, or that came before
+//   YB-1  messages leave in the order of Send, and in Resume in that of the calls' numbers; bytes follow their message
+//   YB-2  bytes for which the owner has not called Expect are ignored: they belong to a call that has ended or is complete
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/block_cache.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/block_cache.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
 #include "pathways/lanes/sender.h"
@@ -61,7 +61,7 @@ class CallBytes {
 
 // Joins the operands of a call, or its results. RESOURCE_EXHAUSTED: they are more than kCallBytes, or there is no memory.
 absl::StatusOr<Bytes> Join(const std::vector<Bytes>& parts);
-// Cuts bytes into consecutive pieces of these sizes. INVALID_ARGUMENT: the sizes do not add up to all of it.
+// Cuts bytes into consecutive pieces of these sizes. INVALID_ARGUMENT: the sizes do not add up to the whole.
 absl::StatusOr<std::vector<Bytes>> Cut(const Bytes& bytes, const std::vector<uint64_t>& sizes);
 // Returns the sum, or nullopt if it is more than kCallBytes.
 std::optional<size_t> SumOfCall(const std::vector<uint64_t>& sizes);

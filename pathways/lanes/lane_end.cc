@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 
 namespace pw::lanes {
 
@@ -40,9 +40,11 @@ bool LaneEnd::HandOver(LaneMessage message, const Bytes& data) {
 void LaneEnd::OnFile(std::string header, net::Fd file) {
   LaneMessage message;
   if (!message.ParseFromString(header) || !message.has_bytes() || message.bytes().has_call() || message.bytes().offset() != 0)
-    return connection_->Close(absl::InvalidArgumentError("a packet of a lane's memory socket does not name all bytes of an array"));
+    return connection_->Close(
+        absl::InvalidArgumentError("a packet of a lane's memory socket does not name all bytes of an array"));
   const auto& bytes = message.bytes();
-  absl::StatusOr<Bytes> memory = net::OpenPassed(std::move(file), {bytes.file_offset(), bytes.total_bytes(), bytes.leased()}, files_->same_user());
+  absl::StatusOr<Bytes> memory =
+      net::OpenPassed(std::move(file), {bytes.file_offset(), bytes.total_bytes(), bytes.leased()}, files_->same_user());
   if (!memory.ok()) return connection_->Close(memory.status());
   post_([id = id_, message = std::move(message), memory = *std::move(memory)](Owner& owner) mutable {
     owner.OnLaneMessage(id, std::move(message), std::move(memory));
@@ -63,7 +65,7 @@ absl::Status LaneEnd::Admit(size_t header_bytes, size_t payload_bytes) {
 net::Place LaneEnd::PlaceFor(const std::string& header, size_t payload_bytes) {
   LaneMessage message;
   if (!open_.load(std::memory_order_acquire) || !message.ParseFromString(header) || !message.has_bytes()) return {};
-  if (message.bytes().has_call()) return {};  // few calls carry much: their parts are copied to their place (receiver.h)
+  if (message.bytes().has_call()) return {};  // few calls are large: their parts are copied to their place (receiver.h)
   return landings_->Take(NameOf(message.bytes()), message.bytes().offset(), payload_bytes);
 }
 

@@ -1,16 +1,17 @@
 // LaneEnd: one end of a lane, the connection between a client and a worker that carries array bytes past the controller
-// (proto/pathways/v1/lane.proto). The owner is client::Lanes at one end and worker::ClientLanes at the other. Receiver and Sender, beside this
-// file, do the work that both have in common.
+// (proto/pathways/v1/lane.proto). The owner is client::Lanes at one end and worker::ClientLanes at the other. Both use Receiver
+// and Sender, beside this file.
 //
-// LaneEnd parses messages on the transport's threads and posts them, in order, to its owner's strand. The transport writes payloads directly to
-// the memory that the receiver has set aside (net::Landings). Between processes of one machine an array in shared memory need not be sent:
-// LaneEnd passes its file over a second socket (net::FileSocket). Messages of the two sockets have no order among each other.
+// LaneEnd parses messages on the transport's threads and posts them, in order, to its owner's strand. The transport writes
+// payloads directly to the memory that the receiver has set aside (net::Landings). Between processes of one machine an array in
+// shared memory need not be sent: LaneEnd passes its file over a second socket (net::FileSocket). Messages of the two sockets
+// have no order relative to each other.
 //
 // Invariants:
 //   LN-1  OnLaneClosed is called once, after all messages of the connection, unless the LaneEnd is destroyed first
 //   LN-2  a frame that is too large closes the lane. Before Open, a frame is too large with any payload, or with a header above
 //         kStrangerHeaderBytes. After it, the limits are kHeaderBytes for headers and kPartBytes for payloads
-//   LN-3  a message that does not parse, or that is of a kind without payload and has one, closes the lane; the reason names the fault
+//   LN-3  a message that does not parse, or has a payload although its kind has none, closes the lane; the reason names the fault
 //   LN-4  if the file socket closes, the lane closes; if the lane closes, the owner destroys the LaneEnd and with it the file socket
 //   LN-5  calls that were posted before the lane closed or the LaneEnd was destroyed still arrive. The owner ignores those of a LaneId that
 //         it no longer has
@@ -24,9 +25,9 @@
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
-#include "pathways/base/bytes.h"
-#include "pathways/net/file_socket.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/net/landings.h"
+#include "pathways/net/sockets/file_socket.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/lane.pb.h"
 
@@ -37,7 +38,7 @@ using LaneId = uint64_t;
 inline constexpr uint32_t kVersion = 1;  // of the protocol
 inline constexpr size_t kStrangerHeaderBytes = 4 << 10;
 inline constexpr size_t kHeaderBytes = 1 << 20;
-inline constexpr size_t kPartBytes = 1 << 20;  // largest payload of one message: longer bytes are sent in parts
+inline constexpr size_t kPartBytes = 1 << 20;          // largest payload of one message: longer bytes are sent in parts
 inline constexpr size_t kCallBytes = size_t{2} << 30;  // most operands of a host call, and most results
 
 class LaneEnd final : public net::Connection::Handler, private net::FileSocket::Handler {
@@ -69,7 +70,7 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
   void Send(const ::pathways::v1::LaneMessage& message, Bytes payload = Bytes());
   // Returns false while too many bytes wait to be sent. A sender should then wait for OnLaneWritable.
   bool CanSend() const { return connection_->CanSendBulk(); }
-  // From now on this end can pass and receive shared memory, through `files`. Called once.
+  // Starts to pass and receive shared memory through `files`. Called once.
   void ShareMemory(std::unique_ptr<net::FileSocket> files);
   bool shares_memory() const { return files_ != nullptr; }
   // Passes `data` as shared memory. `message`: LaneBytes with offset 0 and the size of `data`, which are all bytes of its name. Returns false,
@@ -97,7 +98,7 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
   std::unique_ptr<net::FileSocket> files_;
 };
 
-// Returns the name of the bytes: a client's host buffer, or a fetch. 0 names nothing. Those of host calls have names of their own.
+// Returns the name of bytes of a host buffer or a fetch; 0 names nothing. Bytes of host calls have a name of their own, `call`.
 inline uint64_t NameOf(const ::pathways::v1::LaneBytes& bytes) { return bytes.has_buffer() ? bytes.buffer() : bytes.fetch(); }
 
 }  // namespace pw::lanes

@@ -1,15 +1,15 @@
-// A lane as a hostile client may write it to a worker. Each input is a list of frames, each with a length in two bytes before it. The second half
-// of a frame is its payload. The first frame has opened the lane.
+// Fuzzes a worker's end of a lane as a hostile client may write to it. Each input is a list of frames, each after its length in
+// two bytes. The second half of a frame is its payload. The lane is open already.
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ class Tasks final : public pw::Executor {
 
 constexpr size_t kExpected = 100;
 
-// Takes what is well-formed; two names are expected, and what is complete has come whole, once.
+// Accepts well-formed parts of two expected names. Checks that complete bytes have come whole, once.
 class Worker final : public pw::lanes::LaneEnd::Owner {
  public:
   Worker() {
@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   pw::net::MemoryTransport transport(&network, &tasks);
   std::unique_ptr<pw::lanes::LaneEnd> lane;
   const auto listener = transport.Listen("tcp:lanes:0", [&](std::unique_ptr<pw::net::Connection> connection) {
-    auto post = [&](absl::AnyInvocable<void(pw::lanes::LaneEnd::Owner&) &&> task) { std::move(task)(worker); };
+    auto post = [&](absl::AnyInvocable<void(pw::lanes::LaneEnd::Owner&)&&> task) { std::move(task)(worker); };
     lane = std::make_unique<pw::lanes::LaneEnd>(1, std::move(connection), post);
     lane->Open(worker.receiver.landings());
     lane->Start();

@@ -1,4 +1,4 @@
-// Lanes over real sockets, which hand shared memory over.
+// Lanes over real sockets, which hand over shared memory.
 #include <unistd.h>
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
 #include "pathways/lanes/sender.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/net/testing.h"
 
 namespace pw::lanes {
@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kLarge = size_t{3} << 20;
 
-// Remembers the bytes that arrive, from whichever thread.
+// Remembers the bytes that arrive. Any thread.
 class Owner final : public LaneEnd::Owner {
  public:
   struct Part {
@@ -80,8 +80,8 @@ class LaneMemoryTest : public ::testing::Test {
     return std::move(memory).Freeze();
   }
   static std::unique_ptr<LaneEnd> Open(LaneId id, std::unique_ptr<net::Connection> connection, Owner* owner) {
-    auto end = std::make_unique<LaneEnd>(
-        id, std::move(connection), [owner](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) { std::move(task)(*owner); });
+    auto end = std::make_unique<LaneEnd>(id, std::move(connection),
+                                         [owner](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) { std::move(task)(*owner); });
     end->Open(std::make_shared<net::Landings>());
     end->Start();
     return end;
@@ -115,7 +115,7 @@ TEST_F(LaneMemoryTest, SharedMemoryIsHandedOverWhole) {
   EXPECT_EQ(net::NameOf(at_client[0].data)->inode, net::NameOf(down)->inode);
 }
 
-// It is whole for a receiver, which need not wait for parts.
+// A receiver gets all bytes in one part.
 TEST_F(LaneMemoryTest, AReceiverTakesItForAllParts) {
   ShareMemory();
   const Bytes up = Shared(kLarge, 'u');

@@ -51,7 +51,7 @@ TEST(ReceiverTest, WhatDoesNotContinueChangesNothing) {
   EXPECT_EQ(receiver.Take(7).view(), "abcdefghij");
 }
 
-// Parts land where they belong, or elsewhere; the lane breaks now and then, with a part on its way.
+// Parts land in their place or elsewhere. Now and then the lane breaks, with a part on its way.
 TEST(ReceiverTest, ALaneThatBreaksGoesOnWhereItWas) {
   std::mt19937 random(17);
   for (int round = 0; round < 200; ++round) {

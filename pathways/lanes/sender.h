@@ -1,16 +1,16 @@
-// Sender: the queue of bytes that one end of a lane sends, one name after another (receiver.h). It passes them as shared memory where both
-// ends can (LaneEnd::HandOver). Otherwise it sends them in parts, as fast as the lane takes them. client::Lanes sends host buffers with it, and
-// worker::ClientLanes sends fetched arrays. Both also send bytes that are too large for the message of a host call or of its answer. Those always
-// go in parts, because they must not come before the message.
+// Sender: the queue of bytes that one end of a lane sends, one name after another (receiver.h). It passes them as shared memory
+// where both ends can (LaneEnd::HandOver). Otherwise it sends them in parts, as fast as the lane takes them. client::Lanes sends
+// host buffers with it, worker::ClientLanes fetched arrays. CallBytes sends the bytes of host calls that are too large for their
+// message: always in parts, because they must not come before the message.
 //
-// It holds the bytes until it has passed them to the lane. If the lane breaks they may not have arrived: the owner keeps them until the other
-// end has them, and adds them again. Strand-confined.
+// Sender holds the bytes until it has passed them to the lane. If the lane breaks they may not have arrived: the owner keeps them
+// until the other end has them, and adds them again. Strand-confined.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/lanes/lane_end.h"
 
 namespace pw::lanes {

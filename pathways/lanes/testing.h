@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "pathways/base/testing/manual_world.h"
 #include "pathways/lanes/lane_end.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 
 namespace pw::lanes {
 
@@ -61,7 +61,7 @@ class LanePair {
 
  private:
   static LaneEnd::PostToOwner To(RememberingOwner* owner) {
-    return [owner](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) { std::move(task)(*owner); };
+    return [owner](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) { std::move(task)(*owner); };
   }
   ManualExecutor executor_;
   net::MemoryNetwork network_;

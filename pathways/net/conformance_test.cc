@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
-#include "pathways/net/asio_transport.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
+#include "pathways/net/asio/asio_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 #include "pathways/net/testing.h"
-#include "pathways/net/testing_tls.h"
+#include "pathways/net/tls/testing_tls.h"
 
 namespace pw::net {
 namespace {
@@ -416,7 +416,7 @@ TEST_P(ConformanceTest, ConnectFindsAPeerThatStartsLater) {
   Mailbox<ConnectResult> connected;
   Mailbox<std::unique_ptr<Connection>> accepted;
   client_->Connect(address, absl::Seconds(30), [&](ConnectResult c) { connected.Put(std::move(c)); });
-  // The first attempt has failed before there is a listener: attempts begun later, on every loop of the client, have had theirs too.
+  // Waits until later attempts on every loop of the client have failed: the first one has then failed, too, without a listener.
   for (int loop = 0; loop < AsioWorld::kMostLoops; ++loop) {
     Mailbox<ConnectResult> other;
     client_->Connect(world_->FreeAddress(), absl::Milliseconds(1), [&](ConnectResult c) { other.Put(std::move(c)); });
@@ -516,17 +516,16 @@ std::shared_ptr<Tls> SharedTls() {
   return tls;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ConformanceTest,
-                         ::testing::Values(Asio("Tcp", AsioWorld::kTcp), Asio("Unix", AsioWorld::kUnixPath),
-                                           Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = AsioWorld::kMostLoops}),
-                                           Asio("TcpThroughTheLoop", AsioWorld::kTcp, {.threads = 2, .inline_sends = false}),
-                                           Asio("Tls", AsioWorld::kTcp, {.tls = SharedTls()}),
-                                           Asio("TlsThroughTheLoops", AsioWorld::kTcp,
-                                                {.threads = 2, .inline_sends = false, .tls = SharedTls()}),
-                                           Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
-                                           Param{"MemoryHandedOver",
-                                                 [] { return std::make_unique<MemoryWorld>(Payloads::kHandedOver); }}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, ConformanceTest,
+    ::testing::Values(Asio("Tcp", AsioWorld::kTcp), Asio("Unix", AsioWorld::kUnixPath),
+                      Asio("UnixAbstract", AsioWorld::kUnixAbstract, {.threads = AsioWorld::kMostLoops}),
+                      Asio("TcpThroughTheLoop", AsioWorld::kTcp, {.threads = 2, .inline_sends = false}),
+                      Asio("Tls", AsioWorld::kTcp, {.tls = SharedTls()}),
+                      Asio("TlsThroughTheLoops", AsioWorld::kTcp, {.threads = 2, .inline_sends = false, .tls = SharedTls()}),
+                      Param{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
+                      Param{"MemoryHandedOver", [] { return std::make_unique<MemoryWorld>(Payloads::kHandedOver); }}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace pw::net

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/try_allocate.h"
 
 namespace pw::net {
 namespace {
@@ -128,7 +128,9 @@ absl::StatusOr<std::optional<Frame>> FrameDecoder::Fail(absl::Status error) {
 
 absl::Status FrameDecoder::Begin(Stage stage) {
   const size_t size = stage == Stage::kHeader ? prefix_.header_bytes : prefix_.payload_bytes;
-  const auto no_memory = [size] { return absl::ResourceExhaustedError(absl::StrCat("no memory for the ", size, " bytes of an arriving frame")); };
+  const auto no_memory = [size] {
+    return absl::ResourceExhaustedError(absl::StrCat("no memory for the ", size, " bytes of an arriving frame"));
+  };
   if (stage == Stage::kHeader) {
     frame_ = Frame();
     try {

@@ -29,7 +29,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/net/transport.h"
 
 namespace pw::net {
@@ -62,7 +62,7 @@ class FrameDecoder {
   explicit FrameDecoder(const Limits& limits, size_t buffer_bytes = kDefaultBufferBytes, Placer placer = nullptr,
                         Admitter admitter = nullptr);
 
-  // Returns the memory for the next bytes of the stream; never empty. REQUIRES: Pop() has just returned "none yet".
+  // Returns the memory for the next bytes of the stream; never empty. REQUIRES: Pop() has just returned nullopt.
   absl::Span<const iovec> Space();
   // Records that `n` bytes, in the order of Space(), have been filled.
   void Commit(size_t n);

@@ -1,7 +1,7 @@
 // HandlerGate: passes calls to a target object until the target's owner detaches it.
 //
-// It solves one problem: one thread destroys a connection while another thread may be running the connection's handler. Detach
-// returns only when no call is running and none will start. On the delivering thread, even inside a call, it returns at once.
+// One thread may destroy a connection while another thread runs the connection's handler. Detach returns only when no call is
+// running and none will start. On the delivering thread, even inside a call, it returns at once.
 //
 // Threads: Call runs on one thread at a time (the delivering thread). Attach and Detach are called once each, on any thread.
 #pragma once
@@ -28,8 +28,8 @@ class HandlerGate {
     return true;
   }
 
-  // `on_delivering_thread`: the caller runs on the thread that makes the calls. That thread may already hold the lock,
-  // and no other thread makes calls. So Detach does not take the lock.
+  // `on_delivering_thread`: the caller runs on the thread that makes the calls. Then Detach takes no lock: that thread may hold
+  // it already, and no other thread makes calls.
   void Detach(bool on_delivering_thread) {
     std::unique_lock<std::mutex> lock(mu_, std::defer_lock);
     if (!on_delivering_thread) lock.lock();

@@ -1,11 +1,12 @@
-// Landings: the destination memory of incoming payloads, so that the socket writes them in place and they are not copied.
+// Landings: the destination memory of incoming transfers. Transports receive payloads into it, so that they are not copied.
 //
-// The receiver of a transfer registers the destination (Expect). The transport asks for it (Take) when the header of a part has arrived and
-// its payload has not.
+// A transfer comes in parts, each a frame. The receiver registers the memory for all of them (Expect). When the header of a part
+// has arrived and its payload has not, the connection's handler gets the memory for the payload (Take, in PlaceFor of
+// transport.h).
 //
 // Invariants:
-//   LD-1  a transfer's bytes are handed out in order, each once: nothing that a peer sends can overwrite received bytes
-//   LD-2  destination memory lives until the part being written to it is complete, even if the transfer is withdrawn meanwhile
+//   LD-1  Take hands out a transfer's memory in order, each byte once: nothing that a peer sends can overwrite received bytes
+//   LD-2  the memory lives until the part being written to it is complete, even if the transfer is withdrawn meanwhile
 // Any thread.
 #pragma once
 
@@ -14,18 +15,19 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/net/transport.h"
 
 namespace pw::net {
 
 class Landings {
  public:
-  // Registers `place` as the destination of a transfer of `size` bytes. `taken`: the number of leading bytes that are there already.
+  // Registers `place` as the destination of a transfer of `size` bytes. It holds the first `taken` bytes already.
   void Expect(uint64_t transfer, Place place, size_t size, size_t taken = 0);
   // Removes the transfer. Returns the number of its bytes that were handed out.
   size_t Withdraw(uint64_t transfer);
-  // Returns the memory for `bytes` at `offset` of the transfer. Returns no place if they do not come next.
+  // Returns the memory for `bytes` at `offset` of the transfer. Returns no place if the transfer is not registered, or these are
+  // not its next bytes: then the transport allocates memory for the payload.
   Place Take(uint64_t transfer, uint64_t offset, size_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Maps pages that are about to be written in one system call: faulting them in one by one takes as long as filling them.
+// MapIn: maps pages that are about to be written, all by one system call. Page faults would take as long as filling the pages.
 #pragma once
 
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 namespace pw::net {
 
-// Best effort: a failure changes nothing. The first and last pages are mapped whole.
+// Best effort: a failure changes nothing. Maps the first and last pages whole.
 inline void MapIn([[maybe_unused]] const void* data, [[maybe_unused]] size_t size) {
 #ifdef MADV_POPULATE_WRITE
   constexpr uintptr_t kPage = 4096;

@@ -2,7 +2,7 @@
 //
 // A frame is a header (a small serialized message) and a payload (raw bytes, possibly large). A connection is full duplex and has
 // two lanes, each ordered: urgent frames overtake queued bulk frames. Implementations: AsioTransport (TCP and Unix sockets) and
-// MemoryTransport (in one process, for tests and the simulator).
+// MemoryTransport (in one process, for local clusters, tests and the simulator).
 //
 // Addresses: "tcp:HOST:PORT" ("HOST:PORT" means the same; port 0 listens on a free port) and "unix:PATH" ("unix:@NAME" is in the
 // abstract namespace).
@@ -24,7 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 
 namespace pw::net {
 
@@ -49,11 +49,11 @@ struct Counters {
   uint64_t bytes_received = 0;
 };
 
-// The knowledge that a transport has of a peer before it has sent a frame.
+// The identity that a peer has proven to the transport before it sends a frame.
 enum class PeerProof {
-  kOwn,         // it is of this process, or another process of this machine that runs as this one's user or as root
-  kOpen,        // nothing, over a network: TLS was turned off, so nobody proves anything there
-  kStranger,    // nothing, but what it sends is encrypted
+  kOwn,         // it is this process, or another process of this machine that runs as the same user or as root
+  kOpen,        // nothing, over a network: TLS is turned off
+  kStranger,    // nothing, but the connection is encrypted
   kController,  // it has a certificate of the cluster's controller
   kWorker,      // it has a certificate of one of the cluster's workers
 };
@@ -65,7 +65,7 @@ class FrameSink {
   // Queues one frame. Its payload is the concatenation of the pieces, which are not copied. Never blocks.
   virtual void Send(std::string header, std::vector<Bytes> payload, Lane lane) = 0;
   void Send(std::string header, Lane lane = Lane::kUrgent) { Send(std::move(header), {}, lane); }
-  // Returns false while more than the high-water mark waits on the bulk lane. A producer should then wait until it is told that there is room.
+  // Returns false while more than the high-water mark waits on the bulk lane. A producer then waits until it is told of room.
   virtual bool CanSendBulk() const = 0;
 };
 
@@ -76,8 +76,8 @@ class Connection : public FrameSink {
     virtual ~Handler() = default;
     virtual void OnFrame(Frame frame) = 0;
     virtual void OnClosed(const absl::Status& reason) = 0;
-    // Called when the lengths of a frame have arrived, before memory is allocated for it. An error closes the connection. Handlers whose peer
-    // is not authenticated yet use it to refuse large frames.
+    // Called when the lengths of a frame have arrived, before memory is allocated for it. An error closes the connection.
+    // Handlers whose peer is not authenticated yet use it to refuse large frames.
     virtual absl::Status Admit(size_t header_bytes, size_t payload_bytes) { return absl::OkStatus(); }
     // Called when a frame's header has arrived and its payload has not. Returns the memory for the payload, or none. A transport that
     // already holds the payload does not call it.
@@ -86,8 +86,8 @@ class Connection : public FrameSink {
     virtual void OnBulkWritable() {}
   };
 
-  // The destructor closes; after it returns no handler method runs. Send: any thread; after Close the frame is dropped. CanSendBulk: OnBulkWritable
-  // tells that there is room.
+  // The destructor closes; after it returns no handler method runs. Send may be called on any thread; after Close it drops the
+  // frame. After CanSendBulk has returned false, OnBulkWritable reports room.
 
   // Begins delivery. Called once. `handler` must outlive the connection.
   virtual void Start(Handler* handler) = 0;
@@ -97,21 +97,21 @@ class Connection : public FrameSink {
   // Returns the peer's name for messages, such as "tcp:127.0.0.1:41234".
   virtual const std::string& peer() const = 0;
   virtual PeerProof proof() const = 0;
-  // Whether the network can break it. A Unix socket ends only when the process at the other end closes it, or ends.
+  // Returns whether the network can break it. A Unix socket ends only when the process at the other end closes it, or ends.
   virtual bool breakable() const { return true; }
-  // Returns this end's name as peer() of the other end has it, unless something between them makes connections of its own; empty: not known.
+  // Returns this end's name, which is peer() at the other end unless a proxy is between them. Empty: not known.
   virtual std::string own_end() const { return ""; }
 };
 
-// Of OnClosed's reason: whether the end of the connection was told by its other end, or by something in its place. Otherwise this end closed it, or
-// the network had fallen silent.
+// Returns whether OnClosed's reason says that the other end, or a proxy in its place, closed the connection. Otherwise this end
+// closed it, or the network had fallen silent.
 bool ClosedByPeer(const absl::Status& reason);
 absl::Status MarkedClosedByPeer(absl::Status reason);
-// Of a failed Connect: whether the machine answered that no process listens there.
+// Returns whether Connect failed because the machine answered that no process listens there.
 bool NobodyListens(const absl::Status& failure);
 absl::Status MarkedNobodyListens(absl::Status failure);
 
-// Returns an error if the process that was connected to has proven to be another part of the cluster than `wanted`, kController or kWorker.
+// Returns an error if the connected process has not proven to be `wanted` (kController or kWorker) where TLS applies.
 absl::Status CheckServer(const Connection& connection, PeerProof wanted);
 
 class Listener {
@@ -139,7 +139,7 @@ class Transport {
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, AcceptCallback on_accept) = 0;
   // Connects within `timeout`. Refused connections are retried, so a peer that is still starting is found.
   virtual void Connect(const std::string& address, absl::Duration timeout, ConnectCallback on_done) = 0;
-  // Sockets that hand open files to processes of the same machine (file_socket.h). UNIMPLEMENTED: this transport has none.
+  // Make sockets that pass open files to processes of the same machine (file_socket.h). UNIMPLEMENTED: this transport has none.
   virtual absl::StatusOr<std::unique_ptr<FileListener>> ListenForFiles();
   virtual absl::StatusOr<std::unique_ptr<FileSocket>> ConnectForFiles(const std::string& address, const std::string& key);
 };

@@ -1,5 +1,5 @@
-// Calls by which a program gets back into its client's process. They carry pointers or keys that have no meaning in other processes; following
-// one would crash. Pure.
+// Finds calls from a program into its client's process. They carry pointers or keys that have no meaning in other processes;
+// following one would crash. Pure.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -1,9 +1,10 @@
-// Command templates: commands to a host with slots instead of the ids of arrays and transfers. The controller makes templates when it
-// lowers a program; hosts bind them for each run.
+// Command templates: commands to a host with slots instead of "names" (the ids of arrays, transfers and launches). The controller
+// makes templates when it lowers a program. For each run the host binds them: it puts ids into the slots. In sequential dispatch
+// the controller binds them.
 //
-// A slot is a number whose last two bits are its kind, so a template is an ordinary Command and needs no message type of its own, and
-// a slot takes few bytes on the wire. The kinds: the k-th argument of the host's part, its k-th result, and the k-th name of the run. 0
-// is no slot: it stands for nothing.
+// A slot is a number whose last two bits are its kind. So a template is an ordinary Command and needs no message type of its own,
+// and a slot takes few bytes on the wire. A slot stands for the k-th argument of the host's part of the program, for its k-th
+// result, or for the k-th id that the run needs inside (kName). 0 is no slot: it stands for nothing.
 //
 // Pure.
 #pragma once
@@ -28,14 +29,14 @@ constexpr bool IsSlot(uint64_t name, SlotKind kind) { return (name & kSlotKinds)
 // Returns the slot of the same kind that is `count` after this one.
 constexpr uint64_t SlotAfter(uint64_t slot, uint64_t count) { return slot + (count << kSlotShift); }
 
-// The operator of the nodes of a program's dataflow graph, whose configs are templates (v1.NodeCommands).
+// The name of the dataflow operator that all nodes of a program's graph have. A node's config is its templates (v1.NodeCommands).
 inline constexpr char kNodeOperator[] = "program-node";
 
 // The values of the slots in one run.
 struct Binding {
   absl::Span<const uint64_t> args;
   absl::Span<const uint64_t> results;
-  uint64_t base = 0;  // name slot k is base + k
+  uint64_t base = 0;  // name slot k gets base + k
   uint64_t session = 0;
 };
 
@@ -52,14 +53,14 @@ SlotCounts CountSlots(const ::pathways::v1::Command& command);
 // Replaces each slot that is a key of `renamed` by its value.
 void RenameSlots(const absl::flat_hash_map<uint64_t, uint64_t>& renamed, ::pathways::v1::Command* command);
 
-// Sets the location in the user's program, which errors name. Empty: none.
+// Sets the location in the user's program, for the errors of an Execute or a Move. Empty: none.
 void SetLocation(const std::string& location, ::pathways::v1::Command* command);
 
 // Returns whether the command has an op, that is, whether a Done answers it.
 bool HasOp(const ::pathways::v1::Command& command);
 
-// Fills names, op and session into `out`, a copy of `command`. It writes nothing else, so one `out` can be bound for one run after
-// another.
+// Writes the names, `op` and the session into `out`, a copy of the template `command`. It writes nothing else, so one `out` can
+// be bound for one run after another.
 void Bind(const ::pathways::v1::Command& command, const Binding& binding, uint64_t op, ::pathways::v1::Command* out);
 
 }  // namespace pw::program

@@ -29,15 +29,17 @@ constexpr char kExtraOptions[] = "xla_backend_extra_options";
 constexpr char kCudaFolder[] = "./cuda_sdk_lib";
 
 absl::Status Denied(absl::string_view option, absl::string_view reason) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("the program sets the XLA option ", option, ", which ", reason,
-                   ". Clients of this cluster cannot set it. Its operator can, with XLA_FLAGS in the environment of the workers"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the program sets the XLA option ", option, ", which ", reason,
+      ". Clients of this cluster cannot set it. Its operator can, with XLA_FLAGS in the environment of the workers"));
 }
 
-absl::Status DeniedFile(absl::string_view option) { return Denied(option, "names files of the hosts, or arguments of other programs"); }
+absl::Status DeniedFile(absl::string_view option) {
+  return Denied(option, "names files of the hosts, or arguments of other programs");
+}
 
-// Text that XLA interprets itself: names of passes, regular expressions that choose what is dumped where dumping is on, enumerators. All other options
-// with a text might name a file. An option of tomorrow is among those until it is added here.
+// Options with a text that XLA interprets itself: names of passes, regular expressions that choose what is dumped, enumerators.
+// The text of any other option might name a file. A new option of XLA counts among those until it is added here.
 constexpr std::pair<absl::string_view, int> kHarmlessTexts[] = {
     {"xla_disable_hlo_passes", 30},
     {"xla_step_marker_location", 108},
@@ -60,35 +62,38 @@ constexpr std::pair<absl::string_view, int> kHarmlessTexts[] = {
 };
 
 bool IsHarmlessText(absl::string_view name) {
-  return std::any_of(std::begin(kHarmlessTexts), std::end(kHarmlessTexts), [&](const auto& known) { return known.first == name; });
+  return std::any_of(std::begin(kHarmlessTexts), std::end(kHarmlessTexts),
+                     [&](const auto& known) { return known.first == name; });
 }
 
 bool IsHarmlessText(int number) {
-  return std::any_of(std::begin(kHarmlessTexts), std::end(kHarmlessTexts), [&](const auto& known) { return known.second == number; });
+  return std::any_of(std::begin(kHarmlessTexts), std::end(kHarmlessTexts),
+                     [&](const auto& known) { return known.second == number; });
 }
 
-// Whether XLA would take the text for a number or a bool.
+// Returns whether XLA would take the text for a number or a bool.
 bool IsNumber(absl::string_view text) {
   double number = 0;
   bool is_bool = false;
   return absl::SimpleAtod(text, &number) || absl::SimpleAtob(text, &is_bool);
 }
 
-// Options that end the whole process, with the programs of everybody, where XLA would otherwise report an error or go on.
-constexpr char kNcclTimeout[] = "xla_gpu_nccl_termination_timeout_seconds", kStuckTimeout[] = "xla_gpu_executable_terminate_timeout_seconds";
+// Options that end the whole process, with the programs of all clients, where XLA would otherwise report an error or go on.
+constexpr char kNcclTimeout[] = "xla_gpu_nccl_termination_timeout_seconds",
+               kStuckTimeout[] = "xla_gpu_executable_terminate_timeout_seconds";
 constexpr int kStuckSeconds = 30;  // XLA's default
 constexpr absl::string_view kEndsProcess[] = {"xla_gpu_crash_on_verification_failures", "xla_gpu_strict_conv_algorithm_picker",
                                               "xla_gpu_nccl_terminate_on_error", kNcclTimeout, kStuckTimeout};
 
-// XLA takes the extra options whose names begin otherwise for arguments of LLVM, some of which name files.
+// Refuses extra options that name files, and those without the prefix xla_: XLA passes them to LLVM, where some name files.
 absl::Status CheckExtraOption(absl::string_view name, absl::string_view value) {
   const std::string option = absl::StrCat(kExtraOptions, " (", name, ")");
   if (!absl::StartsWith(name, "xla_")) return Denied(option, "is passed to LLVM");
   return absl::StrContains(value, '/') ? DeniedFile(option) : absl::OkStatus();
 }
 
-// Clears the texts that xla.DebugOptions declares here: those that name files. jax sends them with every program where XLA_FLAGS in the
-// client's environment names them, and then the client's machine is meant. Returns whether there were any.
+// Clears the texts that xla.DebugOptions declares here: they name files. jax sends them with every program if XLA_FLAGS in the
+// client's environment names them. They are files of the client's machine. Returns whether there were any.
 bool DropFilesOfClient(xla::DebugOptions& options) {
   const auto& reflection = *options.GetReflection();
   std::vector<const FieldDescriptor*> fields;
@@ -108,7 +113,8 @@ bool DropFilesOfClient(xla::DebugOptions& options) {
   return dropped;
 }
 
-// Likewise for texts that are not declared, unless they are known to be harmless. Packed numbers have the same wire type; they are not text.
+// Drops texts that are not declared, unless they are known to be harmless. Returns whether there were any. Packed numbers have
+// the same wire type, and stay.
 bool DropUnknownTexts(xla::DebugOptions& options) {
   auto& unknown = *options.GetReflection()->MutableUnknownFields(&options);
   bool dropped = false;
@@ -116,7 +122,8 @@ bool DropUnknownTexts(xla::DebugOptions& options) {
     const auto& field = unknown.field(i);
     if (field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED) continue;
     const std::string& text = field.length_delimited();
-    const bool is_text = std::any_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(c) && !absl::ascii_isspace(c); });
+    const bool is_text =
+        std::any_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(c) && !absl::ascii_isspace(c); });
     if (!is_text || IsNumber(text) || IsHarmlessText(field.number())) continue;
     unknown.DeleteSubrange(i, 1);
     dropped = true;
@@ -126,7 +133,8 @@ bool DropUnknownTexts(xla::DebugOptions& options) {
 
 // Gives options that end the process the values of XLA's defaults. Returns whether any had another.
 bool DropEndsOfProcess(xla::DebugOptions& options) {
-  bool dropped = options.xla_gpu_crash_on_verification_failures() || options.xla_gpu_strict_conv_algorithm_picker() || options.xla_gpu_nccl_terminate_on_error();
+  bool dropped = options.xla_gpu_crash_on_verification_failures() || options.xla_gpu_strict_conv_algorithm_picker() ||
+                 options.xla_gpu_nccl_terminate_on_error();
   options.clear_xla_gpu_crash_on_verification_failures();
   options.clear_xla_gpu_strict_conv_algorithm_picker();
   options.clear_xla_gpu_nccl_terminate_on_error();
@@ -134,7 +142,8 @@ bool DropEndsOfProcess(xla::DebugOptions& options) {
     options.set_xla_gpu_nccl_termination_timeout_seconds(-1);
     dropped = true;
   }
-  if (options.has_xla_gpu_executable_terminate_timeout_seconds() && options.xla_gpu_executable_terminate_timeout_seconds() < kStuckSeconds) {
+  if (options.has_xla_gpu_executable_terminate_timeout_seconds() &&
+      options.xla_gpu_executable_terminate_timeout_seconds() < kStuckSeconds) {
     options.set_xla_gpu_executable_terminate_timeout_seconds(kStuckSeconds);
     dropped = true;
   }
@@ -150,7 +159,8 @@ absl::Status CheckOverride(const std::string& name, const xla::OptionOverridePro
   if (std::find(std::begin(kEndsProcess), std::end(kEndsProcess), name) != std::end(kEndsProcess))
     return Denied(name, "can end the process in which everybody's programs run");
   if (name == kExtraOptions) {
-    for (absl::string_view extra : absl::StrSplit(text, ',', absl::SkipWhitespace())) PW_RETURN_IF_ERROR(CheckExtraOption(extra, extra));
+    for (absl::string_view extra : absl::StrSplit(text, ',', absl::SkipWhitespace()))
+      PW_RETURN_IF_ERROR(CheckExtraOption(extra, extra));
     return absl::OkStatus();
   }
   if (text.empty() || IsNumber(text) || IsHarmlessText(name)) return absl::OkStatus();

@@ -130,9 +130,11 @@ TEST(CompileOptionsTest, FilesInTheEnvironmentOfAStrangerStayOnItsMachine) {
   const std::string other = Field(444, "-1.5");
   const auto with = [&](const std::string& files) { return Field(3, Field(3, files + other)); };
   const std::string cuda = "./cuda_sdk_lib";
-  for (const auto& [sent, kept] : std::vector<std::pair<std::string, std::string>>{
-           {Field(61, "/home/ada/cuda"), Field(61, cuda)}, {Field(109, "/home/ada/dump"), ""}, {Field(150, "code.ll"), ""},
-           {Field(599, "some/where"), ""}, {Field(599, "somewhere"), ""}}) {
+  for (const auto& [sent, kept] : std::vector<std::pair<std::string, std::string>>{{Field(61, "/home/ada/cuda"), Field(61, cuda)},
+                                                                                   {Field(109, "/home/ada/dump"), ""},
+                                                                                   {Field(150, "code.ll"), ""},
+                                                                                   {Field(599, "some/where"), ""},
+                                                                                   {Field(599, "somewhere"), ""}}) {
     const absl::StatusOr<std::string> taken = OptionsOfStranger(with(sent));
     ASSERT_TRUE(taken.ok()) << taken.status();
     xla::CompileOptionsProto expected;

@@ -36,9 +36,10 @@ struct Executable {
   std::string fingerprint;
   int num_replicas = 1;
   int num_partitions = 1;
-  std::vector<DeviceId> devices;   // replica-major
-  std::vector<DeviceId> physical;  // the physical devices of `devices` at compile time, where it runs; virtual slices may have moved since
-  std::vector<HostId> hosts;       // ascending
+  std::vector<DeviceId> devices;  // replica-major
+  std::vector<DeviceId>
+      physical;  // the physical devices of `devices` at compile time, where it runs; virtual slices may have moved since
+  std::vector<HostId> hosts;  // ascending
   std::vector<Value> parameters;
   std::vector<Value> outputs;
   std::shared_ptr<const std::vector<buffers::ArraySpec>> output_specs;

@@ -25,7 +25,7 @@ struct HostStep {
   enum class Kind {
     kExecute,  // `executable` takes `arrays` and makes `made`; it does not donate the inputs whose indices are in `kept`
     kMove,     // the host's part of the transfer `move`
-    kAlias,    // `made` becomes another name for the host's shards of `arrays`; `apart`: shard i is the array in the i-th slot after arrays[0]
+    kAlias,  // `made` becomes another name for the host's shards of `arrays`; `apart`: shard i is the array in the i-th slot after arrays[0]
     kRelease,  // releases `arrays`; `apart`: those in the i-th slot after arrays[0], for each shard i on the host
   };
   Kind kind = Kind::kExecute;

@@ -58,12 +58,13 @@ struct Program {
   std::shared_ptr<const ::pathways::v1::Program> proto;  // modules, options, shardings
   std::vector<Program> branches;                         // of the same proto; each may use those before it in this list
 
-  // "node 37 of step (train.py:12 in loss)"
+  // Returns, for example, "node 37 of step: train.py:12 in loss".
   std::string Describe(int node) const;
   // Returns the status with the node added to its message, unless it names one already.
   absl::Status At(int node, const absl::Status& status) const;
 };
 
+// Precedes the bytes of a program in a client's compile request; ParseProgram takes only the bytes after it.
 inline constexpr absl::string_view kProgramMagic = "pathways.v1.Program\n";
 
 // Limits of ParseProgram.

@@ -3,7 +3,7 @@
 // The bytes are a line of text with the version of their form, the SHA-256 of what follows, and a SerializedExecutable
 // (proto/pathways/v1/program.proto). They hold the program and its options, no machine code.
 //
-// Invariant: bytes that were cut, changed or made by something else are refused, whatever is in them.
+// Invariant: bytes that were cut, changed or made by something else are refused, regardless of their contents.
 #pragma once
 
 #include <string>

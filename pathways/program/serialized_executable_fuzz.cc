@@ -1,5 +1,5 @@
-// Fuzzes the reader of serialized executables: the input as it is, and as contents under a checksum that is right. What can be read comes out the same
-// when it is written and read again.
+// Fuzzes the reader of serialized executables: with the input as it is, and with the input as contents under a correct checksum.
+// An executable that can be read is the same after it is written and read again.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -14,9 +14,9 @@ namespace pw::resource {
 // Returns true if all devices have coordinates with the same number of axes, three at most.
 bool HasMesh(absl::Span<const Candidate* const> devices);
 
-// Returns the devices of a box of `shape` in row-major order of the shape; any axis of the shape may lie along any axis of the mesh. Of
-// several boxes it returns the one with the least load (if `load_counts`), then the one nearest the origin. Of devices that share
-// coordinates (cores of a chip) it takes the least loaded. REQUIRES: HasMesh(devices).
+// Returns the devices of a box of `shape` in row-major order of the shape; any axis of the shape may lie along any axis of the
+// mesh. Of several boxes it returns the one with the least load (if `load_counts`); among equals the first by orientation and
+// origin. Of devices that share coordinates (cores of a chip) it takes the least loaded. REQUIRES: HasMesh(devices).
 std::optional<std::vector<const Candidate*>> FindBox(absl::Span<const Candidate* const> devices, absl::Span<const int64_t> shape,
                                                      bool load_counts);
 

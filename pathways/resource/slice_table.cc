@@ -103,7 +103,7 @@ Answer SliceTable::StateOf(SliceId slice) const {
 
 MustWait SliceTable::Describe(size_t index) const {
   const Waiting& waiting = queue_[index];
-  std::vector<std::string> holders, islands;
+  std::vector<std::string> holders;
   for (const auto& [id, slice] : slices_) {
     const bool bars = waiting.request.exclusive || slice.request.exclusive ||
                       (waiting.request.memory_per_device > 0 && slice.request.memory_per_device > 0);

@@ -11,9 +11,9 @@
 //   TO-4  a device belongs to one host, a memory to one device, a host to one island; lookups agree in both directions
 //   TO-5  a call that fails changes nothing
 //   TO-6  a virtual device is found like any other and is at the place of its physical device; lists of devices omit it
-//   TO-7  the id of a device is a seat: its island, its host's seat there, and its ordinal. A host that leaves empties its seat. A host that
-//         joins the island with the same devices (kinds, coords and memories, in order) takes an empty seat, and so the ids of devices and memories
-//         there: the seat whose last host had its name, else the lowest
+//   TO-7  the id of a device is a seat: its island, its host's seat there, and its ordinal. A host that leaves empties its seat.
+//         A host that joins the island with the same devices (kinds, coords and memories, in order) takes an empty seat, and with
+//         it the ids of its devices and memories. It takes the seat whose last host had its name, else the lowest
 #pragma once
 
 #include <cstdint>
@@ -123,7 +123,8 @@ struct EmptySeat {
 
 class Topology {
  public:
-  // Adds a host; it takes an empty seat, or a new one (TO-7). INVALID_ARGUMENT for a host without a name, island, platform or device, or a device that names no memory kind or one twice.
+  // Adds a host; it takes an empty seat, or a new one (TO-7). INVALID_ARGUMENT for a host without a name, island, platform or
+  // device, or a device that names no memory kind or one twice.
   absl::StatusOr<HostId> AddHost(HostDescription description);
 
   // Adds the hosts of the first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order

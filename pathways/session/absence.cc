@@ -10,7 +10,7 @@
 namespace pw::session {
 namespace {
 
-// A socket for both versions of IP names a peer of version 4 by ::ffff: and its address.
+// Strips ::ffff:, with which a socket for both versions of IP names a peer of version 4.
 std::string Plain(const std::string& name) {
   const absl::StatusOr<net::Address> address = net::ParseAddress(name);
   if (!address.ok()) return "";

@@ -1,4 +1,4 @@
-// The names and callbacks of the interface of a session (session.h).
+// Handles, callbacks and small types of the interface of a session (session.h).
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,14 @@ namespace pw::session {
 using Handle = uint64_t;
 inline constexpr Handle kFirstServerHandle = uint64_t{1} << 62;
 
+// The longest wait of one question, for a slice or for published arrays; then the client asks again.
+inline constexpr double kLongestWaitSeconds = 60;
+
 using StatusCallback = absl::AnyInvocable<void(absl::Status) &&>;
 template <class T>
 using ResultCallback = absl::AnyInvocable<void(absl::StatusOr<T>) &&>;
 
-// How a copying operation treats its inputs.
+// The treatment of the inputs of a copying operation.
 enum class CopySemantics { kAlwaysCopy, kReuseInput, kDonateInput };
 
 // Data type, shape and strides of an array in host memory. No strides: dense, row-major.

@@ -66,9 +66,10 @@ class FrameLink final : public net::Connection::Handler {
     });
   }
   absl::Status Admit(size_t header_bytes, size_t payload_bytes) override {
-    if (trusted_.load(std::memory_order_acquire) || (header_bytes <= kStrangerBytes && payload_bytes == 0)) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes, " bytes came before the peer was let in; the limit is ",
-                                                   kStrangerBytes));
+    if (trusted_.load(std::memory_order_acquire) || (header_bytes <= kStrangerBytes && payload_bytes == 0))
+      return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes,
+                                                   " bytes came before the peer was let in; the limit is ", kStrangerBytes));
   }
   void OnClosed(const absl::Status& reason) override {
     post_([id = id_, reason](Owner& owner) { owner.OnLinkClosed(id, reason); });

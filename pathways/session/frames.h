@@ -1,5 +1,5 @@
 // Frames of the session protocol. A frame carries a batch of numbered messages (requests or events) and their payload. Messages are
-// serialized once and may be sent several times (net/resumable_stream.h).
+// serialized once and may be sent several times (net/resumable/resumable_stream.h).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
-#include "pathways/net/resumable_stream.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/net/resumable/resumable_stream.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/session.pb.h"
 
@@ -16,8 +16,8 @@ namespace pw::session {
 
 // Largest size of a frame; a single larger message still gets a frame of its own.
 inline constexpr size_t kFrameBytes = size_t{1} << 20;
-// A client sends no further request while requests of more bytes have been sent and not acknowledged. The controller acknowledges a request once
-// it has carried it out. So a session that is suspended holds a bounded number of them.
+// A client sends no further request while requests of more bytes are sent and not acknowledged. The controller acknowledges a
+// request once it has carried it out. So the controller holds a bounded number of requests for a suspended session.
 inline constexpr size_t kRequestWindowBytes = size_t{16} << 20;
 // The controller carries out no further request while events of more bytes wait for the client's acknowledgement.
 inline constexpr size_t kEventWindowBytes = size_t{64} << 20;
@@ -38,11 +38,11 @@ net::ResumableStream::Message Pack(Message message, std::vector<Bytes> payload) 
 std::string SerializedFrame(const ::pathways::v1::ControllerFrame& frame);
 
 struct Sending {
-  uint64_t acknowledged = 0;     // the number of the last message of the other end that is acknowledged
-  bool news = false;             // the other end does not know this number: it is sent even if there are no messages
-  size_t window = SIZE_MAX;      // no message is sent while so many bytes are in flight
+  uint64_t acknowledged = 0;  // the last message of the other end to acknowledge, by number
+  bool news = false;          // the other end does not know `acknowledged`: it is sent even without messages
+  size_t window = SIZE_MAX;   // no message is sent while this many bytes are in flight
 };
-// Sends the unsent messages in as few frames as possible, and the acknowledgement with them.
+// Sends the unsent messages, in as few frames as possible, with the acknowledgement.
 void SendBatches(net::ResumableStream& stream, Sending sending, net::Connection& connection);
 
 // Splits a frame's payload into one piece for each message. INVALID_ARGUMENT if the sizes do not add up.

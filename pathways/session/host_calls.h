@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/session/basics.h"
 
 namespace pw::session {
@@ -17,7 +17,7 @@ struct HostCall {
   std::vector<Bytes> data;
 };
 
-// Answers host calls; implemented by callbacks/ for the Python functions of a process. Strand-confined.
+// Answers host calls. callbacks::Caller implements it for the Python functions of a process. Strand-confined.
 class HostCallHandler {
  public:
   virtual ~HostCallHandler() = default;

@@ -1,7 +1,7 @@
-// HostFunction: a Python function that runs on the hosts of its devices, not on the devices (jax.experimental.colocated_python). A client compiles
-// and executes it like a program: its format is kHostFunctionFormat, and its bytes are a v1.HostFunction (session.proto).
+// HostFunction: a Python function that runs on the hosts of its devices (jax.experimental.colocated_python). A client compiles
+// and executes it like a program: its format is kHostFunctionFormat, its bytes are a v1.HostFunction (session.proto).
 //
-// Only the Python processes of the hosts read its text.
+// Only the Python processes of the hosts read `text`.
 //
 // Invariants:
 //   HF-1  the devices are distinct, and every array is on all of them, in an order of its own
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/array_spec.h"
 
 namespace pw::session {

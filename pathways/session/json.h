@@ -19,7 +19,7 @@ using storage::ObjectsField;
 using storage::ParseJson;
 using storage::StringField;
 
-// Like those of storage/json.h.
+// Readers like those of storage/json.h.
 absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::string& name);
 bool BoolField(const JsonObject& object, const std::string& name);  // false if missing
 

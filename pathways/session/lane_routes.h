@@ -1,8 +1,8 @@
-// LaneRoutes: the part of a session that manages lanes. A lane (proto/pathways/v1/lane.proto) is a connection between a client and a host
-// that carries bytes of arrays and of host calls, so that they do not pass through the controller. LaneRoutes tells the client, through a LaneListener, to which
-// hosts it may connect, and which bytes travel by lane. ServedSession is that listener, and sends the client these calls as events.
+// LaneRoutes: the part of a session that manages lanes. A lane (proto/pathways/v1/lane.proto) is a connection between a client
+// and a host that carries the bytes of arrays and of host calls past the controller. LaneRoutes tells a LaneListener to which
+// hosts the client may connect, and which bytes travel by lane. ServedSession, the listener, sends them to the client.
 //
-// Runs on the controller's strand, as all of a session does. Errors and callbacks are as in session.h.
+// Runs on the controller's strand, like the session. Errors and callbacks are as in session.h.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/array_spec.h"
 
 namespace pw::session {
@@ -38,13 +38,13 @@ struct NodeCall {
   std::vector<Operand> operands;
 };
 
-// A result of such a function: a host buffer of the client, for which hosts may ask by lane.
+// A result of such a function: a host buffer of the client, which hosts request by lane.
 struct LaneResult {
   uint64_t buffer = 0;  // 0: there are no bytes
   uint64_t bytes = 0;
 };
 
-// Receives what the controller tells the client about lanes.
+// Receives the controller's messages to the client about lanes.
 class LaneListener {
  public:
   virtual ~LaneListener() = default;
@@ -54,14 +54,14 @@ class LaneListener {
   virtual void OnLaneClosed(HostId host, const absl::Status& status) = 0;
   // A host buffer sent by lane (HostShard::by_lane) has reached all its devices, or no host waits for it any more. The client may free it.
   virtual void OnBufferDone(uint64_t buffer) = 0;
-  // The client fetches the operands, calls its function, and answers. `done` is called later.
+  // Asks the client to fetch the operands, call its function and answer. `done` is called later.
   virtual void OnNodeCall(NodeCall call, absl::AnyInvocable<void(absl::StatusOr<std::vector<LaneResult>>) &&> done) = 0;
 };
 
 struct LaneFetch {
   uint64_t name = 0;                          // names the bytes on the lane: the number of the client's request
   uint64_t above = 0;                         // arrays of at most this many bytes come in the answer instead
-  std::optional<buffers::Dims> byte_strides;  // of the bytes that the client wants; none: dense, row-major
+  std::optional<buffers::Dims> byte_strides;  // layout of the bytes; none: dense, row-major
 };
 
 struct FetchedArray {
@@ -72,7 +72,7 @@ struct FetchedArray {
 class LaneRoutes {
  public:
   virtual ~LaneRoutes() = default;
-  // Without a listener, or once it is gone, the session has no lanes.
+  // Sets the listener. Without one, or once it is gone, the session has no lanes.
   virtual void SetListener(std::weak_ptr<LaneListener> listener) = 0;
   // Like CopyToHostBuffer, but the bytes of a large array travel on the lane of the host that holds it.
   virtual void FetchByLane(uint64_t array, LaneFetch fetch, absl::AnyInvocable<void(absl::StatusOr<FetchedArray>) &&> done) = 0;

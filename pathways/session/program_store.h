@@ -1,10 +1,10 @@
-// ProgramStore: the programs that clients have sent to the controller lately, by their SHA-256. A client names a program by its hash first,
-// and sends its bytes only if the controller does not have them (CompileProgram in session.proto).
+// ProgramStore: the programs that clients have sent to the controller recently, by their SHA-256. A client names a program by its
+// hash first, and sends its bytes only if the controller does not have them (CompileProgram in session.proto).
 //
-// Only whoever has a program knows its hash, so sessions share the store. It computes the hashes itself.
+// Only a client that has a program knows its hash, so sessions share the store. The store computes the hashes itself.
 //
 // Invariants:
-//   PS-1  the programs kept have at most `max_bytes` together; the one used longest ago goes first
+//   PZ-1  the programs kept have at most `max_bytes` together; the least recently used is dropped first
 // Strand-confined.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 
 namespace pw::session {
 
@@ -22,7 +22,9 @@ namespace pw::session {
 // waiting.
 inline constexpr size_t kLeastStoredProgramBytes = 16 << 10;
 inline constexpr size_t kMostStoredProgramBytes = 16 << 20;
-inline bool IsStored(size_t program_bytes) { return program_bytes >= kLeastStoredProgramBytes && program_bytes <= kMostStoredProgramBytes; }
+inline bool IsStored(size_t program_bytes) {
+  return program_bytes >= kLeastStoredProgramBytes && program_bytes <= kMostStoredProgramBytes;
+}
 
 class ProgramStore {
  public:

@@ -14,13 +14,9 @@ namespace {
 using resource::SliceRequest;
 using TextCallback = ResultCallback<std::string>;
 
-constexpr double kLongestWaitSeconds = 60;
+absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("a request ", what)); }
 
-absl::Status Bad(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("a request ", what));
-}
-
-// Returns 0 if it is missing.
+// Returns 0 if the field is missing.
 absl::StatusOr<int64_t> WholeNumber(const JsonObject& object, const std::string& name) {
   auto it = object.fields().find(name);
   if (it == object.fields().end()) return 0;
@@ -106,7 +102,7 @@ StatusCallback WithoutText(TextCallback done) {
   };
 }
 
-// Puts the bytes of the session's arrays before what the cluster says of itself.
+// Puts the bytes of the session's arrays before the cluster's report.
 TextCallback WithArrayBytes(const Session& session, TextCallback done) {
   return [bytes = session.array_bytes(), done = std::move(done)](absl::StatusOr<std::string> report) mutable {
     if (report.ok() && absl::StartsWith(*report, "{"))

@@ -1,14 +1,13 @@
-// Questions that the Python package asks a cluster on its session's own connection, in JSON.
+// Questions that the Python package asks a cluster on its session's own connection. Requests and answers are JSON.
 //
-// {"sliceRequest": {"add": {"count": n, ...}}}, {"await": {"slice": n, "seconds": s}} or {"release": {"slice": n}} instead of "add". The answer is
-// the slice's state, of "release" {}. "await" is answered when the slice no longer waits, or after so many seconds. "add" understands count, shape,
-// platform, kind, island, beside (a slice), memory_per_device, hosts ("any", "spread", "pack") and exclusive. All but count are optional, and so
-// is count if there is a shape.
-// {"publishedRequest": {"claim": {"name": n}}}, {"await": {"name": n, "above": version, "seconds": s}} or {"withdraw": {"name": n}}: session.proto,
-// PublishedQuestion, says what they do and how they are answered.
-// {"statusRequest": {}}: the status report (docs/status.md), with client_array_bytes: the bytes of arrays that have passed the session's own end.
-// {"effectsRequest": {}}: answered with {} when all earlier runs with effects have ended. Fails with the first failure among them that was not
-// reported yet.
+// {"sliceRequest": {"add": {"count": n, ...}}}: adds a virtual slice; answers its state. "add" also takes shape (then count is
+// optional), platform, kind, island, beside (a slice), memory_per_device, hosts ("any", "spread", "pack") and exclusive.
+// {"sliceRequest": {"await": {"slice": n, "seconds": s}}}: answers the state when the slice no longer waits, or after s seconds.
+// {"sliceRequest": {"release": {"slice": n}}}: answers {}.
+// {"publishedRequest": {"claim": {"name": n}}}, {"await": {"name": n, "above": v, "seconds": s}}, {"withdraw": {"name": n}}:
+// see PublishedQuestion (session.proto).
+// {"statusRequest": {}}: answers the status report (docs/status.md), with Session::array_bytes as client_array_bytes.
+// {"effectsRequest": {}}: answers {} when all earlier runs with effects have ended, or fails with their first unreported failure.
 #pragma once
 
 #include <string>
@@ -21,7 +20,7 @@ namespace pw::session {
 
 bool IsQuestion(absl::string_view kind);
 
-// Asks, on the cluster's strand. `kind`: the question's key; `request`: its value. `done` gets JSON text, maybe inside the call.
+// Asks a question, on the cluster's strand. `kind`: its key; `request`: its value. `done` gets JSON text, maybe inside the call.
 void Ask(Cluster& cluster, Session& session, absl::string_view kind, const JsonObject& request, ResultCallback<std::string> done);
 
 }  // namespace pw::session

@@ -34,7 +34,7 @@ struct SuspendReport {
   int64_t bytes = 0;
 };
 
-// How the slices of a drained host fared.
+// The result of draining a host: its slices, moved or not.
 struct DrainReport {
   std::string host;
   std::vector<SliceId> moved;

@@ -28,7 +28,8 @@ absl::StatusOr<std::vector<buffers::ArraySpec>> SpecsFrom(const Rearrange& reque
 }
 
 absl::Status CheckCounts(const Rearrange& request, int results, int arrays) {
-  if ((results < 0 || request.results_size() == results) && (arrays < 0 || request.arrays_size() == arrays)) return absl::OkStatus();
+  if ((results < 0 || request.results_size() == results) && (arrays < 0 || request.arrays_size() == arrays))
+    return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("it has ", request.arrays_size(), " arrays and ", request.results_size(), " results, which cannot be"));
 }
@@ -89,7 +90,7 @@ absl::Status ServedSession::MakeArray(const ::pathways::v1::MakeArray& request) 
     }
     sources.push_back(std::move(source));
   }
-  session_->MakeArray(request.result(), spec, std::move(sources)).IgnoreError();  // the result holds it
+  session_->MakeArray(request.result(), spec, std::move(sources)).IgnoreError();  // the result holds the error
   return absl::OkStatus();
 }
 
@@ -178,27 +179,33 @@ absl::Status ServedSession::Copy(const Rearrange& request) {
   if (!request.devices().empty()) devices = DevicesFrom(request.devices());
   std::optional<std::string> memory_kind;
   if (request.has_memory_kind()) memory_kind = request.memory_kind();
-  session_->Copy(Handles(request.results()), Handles(request.arrays()), std::move(devices), std::move(memory_kind),
-                 SemanticsFrom(request.semantics())).IgnoreError();
+  session_
+      ->Copy(Handles(request.results()), Handles(request.arrays()), std::move(devices), std::move(memory_kind),
+             SemanticsFrom(request.semantics()))
+      .IgnoreError();
   return absl::OkStatus();
 }
 
 absl::Status ServedSession::Reshard(const Rearrange& request) {
   PW_ASSIGN_OR_RETURN(const auto specs, SpecsFrom(request));
-  session_->Reshard(Handles(request.results()), Handles(request.arrays()), specs, SemanticsFrom(request.semantics())).IgnoreError();
+  session_->Reshard(Handles(request.results()), Handles(request.arrays()), specs, SemanticsFrom(request.semantics()))
+      .IgnoreError();
   return absl::OkStatus();
 }
 
 absl::Status ServedSession::Remap(const Rearrange& request) {
   PW_ASSIGN_OR_RETURN(const auto specs, SpecsFrom(request));
-  session_->Remap(Handles(request.results()), Handles(request.arrays()), PlanFrom(request.remap()), specs,
-                  SemanticsFrom(request.semantics())).IgnoreError();
+  session_
+      ->Remap(Handles(request.results()), Handles(request.arrays()), PlanFrom(request.remap()), specs,
+              SemanticsFrom(request.semantics()))
+      .IgnoreError();
   return absl::OkStatus();
 }
 
 absl::Status ServedSession::Bitcast(const Rearrange& request) {
   PW_ASSIGN_OR_RETURN(const auto specs, SpecsFrom(request));
-  session_->Bitcast(Handles(request.results()), Handles(request.arrays()), specs, SemanticsFrom(request.semantics())).IgnoreError();
+  session_->Bitcast(Handles(request.results()), Handles(request.arrays()), specs, SemanticsFrom(request.semantics()))
+      .IgnoreError();
   return absl::OkStatus();
 }
 

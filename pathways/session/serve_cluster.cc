@@ -12,7 +12,7 @@ namespace pw::session {
 namespace {
 
 constexpr double kLongestTraceSeconds = 600;
-constexpr uint64_t kTraceEvents = 200000;  // of each process, if the client has no wish
+constexpr uint64_t kTraceEvents = 200000;  // of each process, if the client names no limit
 
 // Converts to a duration of at most a day; an invalid one becomes zero.
 absl::Duration Seconds(double seconds) {
@@ -63,16 +63,17 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
 
 absl::Status ServedSession::AddSlice(uint64_t number, const ::pathways::v1::AddSlice& proto) {
   PW_ASSIGN_OR_RETURN(const resource::SliceRequest request, SliceRequestFrom(proto));
-  cluster_->AddSlice(id(), request,
-                     AnswerResult<SliceState>(
-                         number, [](const SliceState& state, auto& answer, Bytes&) { ToProto(state, answer.mutable_slice()); }));
+  cluster_->AddSlice(id(), request, AnswerResult<SliceState>(number, [](const SliceState& state, auto& answer, Bytes&) {
+                       ToProto(state, answer.mutable_slice());
+                     }));
   return absl::OkStatus();
 }
 
 void ServedSession::AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice& request) {
   cluster_->AwaitSlice(id(), SliceId(request.slice()), Seconds(request.seconds()),
-                       AnswerResult<SliceState>(
-                           number, [](const SliceState& state, auto& answer, Bytes&) { ToProto(state, answer.mutable_slice()); }));
+                       AnswerResult<SliceState>(number, [](const SliceState& state, auto& answer, Bytes&) {
+                         ToProto(state, answer.mutable_slice());
+                       }));
 }
 
 void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request) {
@@ -86,8 +87,8 @@ void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeSha
 }
 
 void ServedSession::GetStatus(uint64_t number) {
-  auto answer =
-      AnswerResult<std::string>(number, [](std::string json, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(json)); });
+  auto answer = AnswerResult<std::string>(
+      number, [](std::string json, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(json)); });
   if (client_.caller.is_operator()) return cluster_->GetStatus(std::move(answer));
   cluster_->GetStatusFor(client_.caller.user, std::move(answer));
 }
@@ -96,8 +97,8 @@ void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTra
   if (absl::Status status = MustBeOperator("record what all clients do"); !status.ok()) return Answer(number, status, nullptr);
   if (!(request.seconds() > 0 && request.seconds() <= kLongestTraceSeconds)) {
     return Answer(number,
-                  absl::InvalidArgumentError(absl::StrCat("a trace lasts more than 0 and at most ", kLongestTraceSeconds, " seconds, not ",
-                                                          request.seconds())),
+                  absl::InvalidArgumentError(absl::StrCat("a trace lasts more than 0 and at most ", kLongestTraceSeconds,
+                                                          " seconds, not ", request.seconds())),
                   nullptr);
   }
   cluster_->RecordTrace(Seconds(request.seconds()), request.max_events() == 0 ? kTraceEvents : request.max_events(),
@@ -111,7 +112,8 @@ void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTra
 
 void ServedSession::DrainHost(uint64_t number, const ::pathways::v1::DrainHost& request) {
   if (absl::Status status = MustBeOperator("drain a host"); !status.ok()) return Answer(number, status, nullptr);
-  cluster_->DrainHost(request.host(), request.undo(), AnswerResult<DrainReport>(number, [](const DrainReport& report, auto& answer, Bytes&) {
+  cluster_->DrainHost(request.host(), request.undo(),
+                      AnswerResult<DrainReport>(number, [](const DrainReport& report, auto& answer, Bytes&) {
                         ToProto(report, answer.mutable_drain());
                       }));
 }
@@ -129,8 +131,8 @@ void ServedSession::Suspend(uint64_t number, const ::pathways::v1::SuspendSessio
 absl::Status ServedSession::MustBeOperator(absl::string_view what) const {
   const identity::Caller& caller = client_.caller;
   if (caller.is_operator()) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("'", caller.user, "' has the role of a ", identity::RoleName(caller.role), ", and only an operator may ",
-                                                  what));
+  return absl::PermissionDeniedError(absl::StrCat("'", caller.user, "' has the role of a ", identity::RoleName(caller.role),
+                                                  ", and only an operator may ", what));
 }
 
 absl::Status ServedSession::MayTouch(SessionId session, absl::string_view what) {

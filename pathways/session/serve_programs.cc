@@ -78,7 +78,8 @@ Handle ServedSession::ExecutableOf(Handle executable) const {
 void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgram& request, Bytes program) {
   const Handle handle = request.executable();
   if (handle == 0 || executables_.contains(handle))
-    return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")), nullptr);
+    return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")),
+                  nullptr);
   absl::StatusOr<std::string> options = client_.own_user ? request.options() : program::OptionsOfStranger(request.options());
   if (!options.ok()) return Answer(number, options.status(), nullptr);
   if (!request.program_sha256().empty()) {
@@ -126,7 +127,7 @@ void ServedSession::Execute(const ::pathways::v1::ExecuteProgram& request) {
   execute.non_donatable.assign(request.non_donatable().begin(), request.non_donatable().end());
   execute.devices = DevicesFrom(request.devices());
   execute.stream = request.stream();
-  session_->Execute(execute).status().IgnoreError();  // the results hold it
+  session_->Execute(execute).status().IgnoreError();  // the results hold the error
 }
 
 void ServedSession::Fetch(uint64_t number, const ::pathways::v1::FetchArray& request) {
@@ -164,13 +165,15 @@ void ServedSession::FetchRun(uint64_t number, Handle status) {
 }
 
 void ServedSession::AnalyzeCost(uint64_t number, Handle executable) {
-  session_->GetCostAnalysis(ExecutableOf(executable), AnswerResult<CostAnalysis>(number, [](CostAnalysis cost, auto& answer, Bytes&) {
+  session_->GetCostAnalysis(ExecutableOf(executable),
+                            AnswerResult<CostAnalysis>(number, [](CostAnalysis cost, auto& answer, Bytes&) {
                               answer.mutable_cost()->mutable_numbers()->insert(cost.numbers.begin(), cost.numbers.end());
                             }));
 }
 
 ResultCallback<std::string> ServedSession::AnswerBytes(uint64_t number) {
-  return AnswerResult<std::string>(number, [](std::string bytes, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(bytes)); });
+  return AnswerResult<std::string>(
+      number, [](std::string bytes, auto&, Bytes& payload) { payload = Bytes::FromString(std::move(bytes)); });
 }
 
 void ServedSession::DropExecutable(Handle executable) {

@@ -15,8 +15,13 @@ using ::pathways::v1::SessionRequest;
 
 }  // namespace
 
-ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Client client, Owner owner)
-    : cluster_(cluster), programs_(programs), client_(std::move(client)), owner_(std::move(owner)), session_(std::move(session)) {}
+ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Client client,
+                             Owner owner)
+    : cluster_(cluster),
+      programs_(programs),
+      client_(std::move(client)),
+      owner_(std::move(owner)),
+      session_(std::move(session)) {}
 
 ServedSession::~ServedSession() {
   for (auto& [call, done] : std::exchange(calls_, {}))
@@ -43,9 +48,17 @@ void ServedSession::Run(Request request) {
     return Break(request, absl::ResourceExhaustedError("the client has sent too much without an acknowledgement"));
   held_bytes_ += request.size();
   held_.push_back(std::move(request));
-  if (held_.size() > 1 || !session_->suspended()) return;
+  AwaitResumption();
+}
+
+void ServedSession::AwaitResumption() {
+  if (awaits_resumption_ || !session_->suspended()) return;
+  awaits_resumption_ = true;
   session_->WhenResumed([weak = weak_from_this()] {
-    if (auto self = weak.lock()) self->RunHeld();
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->awaits_resumption_ = false;
+    if (!self->held_.empty() && !self->must_hold()) self->RunHeld();
   });
 }
 
@@ -58,7 +71,9 @@ void ServedSession::RunHeld() {
 absl::Status ServedSession::Acknowledge(uint64_t number) {
   PW_RETURN_IF_ERROR(stream_.Acknowledge(number));
   const auto self = shared_from_this();  // a request may break the session, and its owner drop it
-  if (!held_.empty() && !must_hold()) RunHeld();
+  if (held_.empty()) return absl::OkStatus();
+  AwaitResumption();  // a session may be suspended while requests wait for events to be acknowledged
+  if (!must_hold()) RunHeld();
   return absl::OkStatus();
 }
 

@@ -1,16 +1,16 @@
-// ServedSession: the controller's half of one session. It turns the client's numbered requests (session.proto) into calls of Session and
-// Cluster, in order, and sends numbered events back: answers, calls of the client's Python functions, and news of lanes.
+// ServedSession: the controller's half of one session. It turns the client's numbered requests (session.proto) into calls of
+// Session and Cluster, in order. It sends numbered events back: answers, calls of Python functions, and news of lanes.
 //
-// SessionService (service.h) owns it, and passes it the requests of whichever connection the client has at the moment. ServedSession outlives
-// these connections; while there is none, events wait in the stream. Strand-confined.
+// SessionService (service.h) owns it, and passes it the requests that come on the client's current connection. ServedSession
+// outlives these connections; while there is none, events wait in the stream. Strand-confined.
 //
 // Invariants:
 //   SV-1  each request is carried out once, in order of its number
 //   SV-2  a request that expects an answer gets exactly one, unless the session ends
 //   SV-3  a malformed request has no effect; it calls `on_broken`, whose owner ends the session, and no later request is carried out
-//   SV-5  what a client may do depends on its role, and is decided before anything of the request is looked up
-//   SV-4  while the session is suspended, or has kEventWindowBytes of events that the client has not acknowledged, its requests wait. They are
-//         not acknowledged, so a client stops sending at kRequestWindowBytes; one that goes on sending violates the protocol
+//   SV-4  while the session is suspended, or has kEventWindowBytes of events that the client has not acknowledged, its requests
+//         wait. They are not acknowledged, so a client must stop sending at kRequestWindowBytes
+//   SV-5  a client's role decides which requests it may make, before anything that a request names is looked up
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/identity/role.h"
-#include "pathways/net/resumable_stream.h"
+#include "pathways/net/resumable/resumable_stream.h"
 #include "pathways/session/frames.h"
 #include "pathways/session/program_store.h"
 #include "pathways/session/session.h"
@@ -36,21 +36,21 @@ namespace pw::session {
 class ServedSession final : public LaneListener, public std::enable_shared_from_this<ServedSession> {
  public:
   struct Owner {
-    // The stream has had no unsent messages, and has some now: the owner sends them.
+    // The stream has unsent messages again: the owner sends them.
     absl::AnyInvocable<void()> on_unsent;
-    // Requests that were held have been carried out: the owner acknowledges them.
+    // Held requests have been carried out: the owner acknowledges them.
     absl::AnyInvocable<void()> on_resumed;
     // The client has violated the protocol. May be called inside Take.
     absl::AnyInvocable<void(absl::Status)> on_broken;
-    // Whether this session belongs to the same user as ours.
+    // Returns whether that session belongs to the same user as this one.
     absl::AnyInvocable<bool(SessionId)> same_user;
     // Answers a question about tokens.
     absl::AnyInvocable<absl::StatusOr<std::string>(const ::pathways::v1::TokenQuestion&)> on_tokens;
   };
-  // The client's end, as far as it is known.
   struct Client {
     identity::Caller caller;
-    bool own_user = false;  // it has the rights of this process's user, also on the hosts; others must not name files of the hosts in compile options
+    // The client has the rights of this process's user, also on the hosts. Others must name no files of hosts in compile options.
+    bool own_user = false;
   };
 
   // `programs` must outlive it.
@@ -88,6 +88,8 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   // Carries out a request, or holds it (SV-4).
   void Run(Request request);
   void RunHeld();
+  // Runs the held requests once the session is resumed, if it is suspended now.
+  void AwaitResumption();
   bool must_hold() const { return session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }
   void Break(const Request& request, const absl::Status& status);
   // Returns an error if the request is malformed.
@@ -152,13 +154,14 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   Owner owner_;
   net::ResumableStream stream_;
   bool broken_ = false;
+  bool awaits_resumption_ = false;
   std::deque<Request> held_;                         // requests that wait (SV-4)
   size_t held_bytes_ = 0;                            // the sizes of their payloads and messages
   absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
   Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches
   uint64_t next_call_ = 1;
   std::map<uint64_t, ResultCallback<std::vector<LaneResult>>> calls_;  // calls of nodes that await the client's reply
-  const std::shared_ptr<Session> session_;                        // last: ends before the objects its callbacks use
+  const std::shared_ptr<Session> session_;                             // last: ends before the objects its callbacks use
 };
 
 template <class T, class F>

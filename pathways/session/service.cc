@@ -22,7 +22,7 @@ constexpr uint32_t kVersion = 1;
 constexpr uint64_t kUntold = 64;
 constexpr size_t kUntoldBytes = 64 << 10;
 constexpr size_t kMostForgotten = 1000;
-// When the time is over, who has asked already is still let in: this process may have been stopped for a while, and find its clients waiting.
+// Added to the time that a session is kept. If this process was stopped for a while, it reads the waiting hellos first.
 constexpr absl::Duration kLastCall = absl::Seconds(2);
 
 }  // namespace
@@ -54,7 +54,7 @@ absl::StatusOr<std::string> SessionService::Listen(net::Transport* transport, co
 }
 
 SessionService::Link::PostToOwner SessionService::PostToThis() {
-  return [strand = environment_.cluster, weak = weak_from_this()](absl::AnyInvocable<void(Link::Owner&) &&> task) {
+  return [strand = environment_.cluster, weak = weak_from_this()](absl::AnyInvocable<void(Link::Owner&)&&> task) {
     strand->Post([weak, task = std::move(task)]() mutable {
       if (auto self = weak.lock()) std::move(task)(*self);
     });
@@ -73,21 +73,15 @@ void SessionService::AddConnection(std::unique_ptr<net::Connection> connection) 
 }
 
 void SessionService::Watch(LinkId link) {
-  strangers_.push_back(link);
-  if (strangers_.size() > kMostStrangers) {
-    const LinkId oldest = strangers_.front();
-    strangers_.pop_front();
-    Refuse(oldest, absl::ResourceExhaustedError("too many others wait to be let in: try again"));
-  }
-  environment_.timers->After(kGreetingTime, environment_.cluster, [weak = weak_from_this(), link] {
+  if (std::optional<LinkId> oldest = strangers_.Add(link)) Refuse(*oldest, strangers_.TooMany());
+  environment_.timers->After(strangers_.kGreetingTime, environment_.cluster, [weak = weak_from_this(), link] {
     auto self = weak.lock();
-    if (self == nullptr || std::erase(self->strangers_, link) == 0) return;
-    self->Refuse(link, absl::DeadlineExceededError(absl::StrCat("no hello came within ", absl::FormatDuration(kGreetingTime))));
+    if (self != nullptr && self->strangers_.Remove(link)) self->Refuse(link, self->strangers_.TooSlow());
   });
 }
 
 void SessionService::Trust(LinkId link) {
-  std::erase(strangers_, link);
+  strangers_.Remove(link);
   links_.at(link)->Trust();
 }
 
@@ -107,14 +101,15 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
   }
   const uint64_t session = known->second;
   Entry& entry = sessions_.at(session);
-  if (entry.link != link) return;  // another connection has replaced it
+  if (entry.link != link) return;  // another connection has replaced this one
   if (const absl::Status status = OnBatch(entry, frame, std::move(payloads)); !status.ok()) return End(session, status);
   if (frame.goodbye()) return End(session, absl::OkStatus());
   // A request may have ended the session.
   auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
   it->second.untold_bytes += bytes;
-  if (it->second.served->carried_out() - it->second.told >= kUntold || it->second.untold_bytes >= kUntoldBytes) PostFlush(session);
+  if (it->second.served->carried_out() - it->second.told >= kUntold || it->second.untold_bytes >= kUntoldBytes)
+    PostFlush(session);
 }
 
 absl::Status SessionService::OnBatch(Entry& entry, ClientFrame& frame, std::vector<Bytes> payloads) {
@@ -142,11 +137,12 @@ void SessionService::OnHello(LinkId link, const SessionHello& hello) {
 
 absl::StatusOr<identity::Caller> SessionService::CallerOf(LinkId link, const SessionHello& hello) {
   const net::Connection& connection = links_.at(link)->connection();
-  absl::StatusOr<identity::Caller> caller = options_.identity == nullptr ? identity::AdmitWithoutTokens(connection.proof())
-                                                                         : options_.identity->AdmitClient(connection.proof(), hello.token());
+  absl::StatusOr<identity::Caller> caller = options_.identity == nullptr
+                                                ? identity::AdmitWithoutTokens(connection.proof())
+                                                : options_.identity->AdmitClient(connection.proof(), hello.token());
   if (!caller.ok()) {
-    PW_LOG_WARNING << "refused a client at " << connection.peer() << " with the token " << identity::TokenId(hello.token()) << ": "
-                   << caller.status().message();
+    PW_LOG_WARNING << "refused a client at " << connection.peer() << " with the token " << identity::TokenId(hello.token())
+                   << ": " << caller.status().message();
   } else if (caller->role == identity::Role::kWorker && !hello.observer()) {
     return absl::PermissionDeniedError(
         absl::StrCat("the token ", caller->token_id, " is that of a worker: a program needs a user's ('pathways token create')"));
@@ -174,7 +170,8 @@ void SessionService::OnRevoked(const std::string& token_id) {
 absl::StatusOr<std::string> SessionService::AnswerTokens(const ::pathways::v1::TokenQuestion& question) {
   if (options_.identity == nullptr) {
     return absl::UnimplementedError(
-        "this controller has no tokens: it listens to processes of its own user only, or was started with --tls off. 'pathways up' gives it some");
+        "this controller has no tokens: it listens to processes of its own user only, or was started with --tls off. 'pathways "
+        "up' gives it some");
   }
   return session::AnswerTokens(*options_.identity, question);
 }
@@ -208,7 +205,8 @@ ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
     auto self = weak.lock();
     if (self == nullptr) return false;
     auto ours = self->sessions_.find(id), theirs = self->sessions_.find(other.v);
-    return ours != self->sessions_.end() && theirs != self->sessions_.end() && ours->second.caller.user == theirs->second.caller.user;
+    return ours != self->sessions_.end() && theirs != self->sessions_.end() &&
+           ours->second.caller.user == theirs->second.caller.user;
   };
   owner.on_tokens = [weak](const ::pathways::v1::TokenQuestion& question) -> absl::StatusOr<std::string> {
     if (auto self = weak.lock()) return self->AnswerTokens(question);
@@ -229,14 +227,14 @@ void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::
   session_of_[link] = id;
   const net::Connection& connection = links_.at(link)->connection();
   const bool own_user = connection.proof() == net::PeerProof::kOwn;
-  entry.served =
-      std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), ServedSession::Client{caller, own_user}, OwnerOf(id));
+  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session),
+                                                 ServedSession::Client{caller, own_user}, OwnerOf(id));
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(id);
   welcome.set_key(entry.key);
-  if (!entry.observer) {  // which computes nothing
+  if (!entry.observer) {  // an observer computes nothing
     if (connection.breakable()) welcome.set_grace_seconds(absl::ToDoubleSeconds(options_.grace));
     ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
     ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
@@ -246,7 +244,7 @@ void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::
 
 absl::Status SessionService::Resume(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
   auto it = sessions_.find(hello.session());
-  // The same answer for an unknown session and a wrong key, so that the answer does not reveal which sessions exist.
+  // An unknown session and a wrong key get the same answer, which does not reveal the sessions that exist.
   if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key) || it->second.caller.user != caller.user)
     return NotThere(hello);
   Entry& entry = it->second;
@@ -289,7 +287,7 @@ void SessionService::Refuse(LinkId link, const absl::Status& status) {
 void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
   const auto closed = links_.extract(link);
   opening_.erase(link);
-  std::erase(strangers_, link);
+  strangers_.Remove(link);
   auto known = session_of_.find(link);
   if (known == session_of_.end()) return;
   const uint64_t session = known->second;
@@ -301,7 +299,8 @@ void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
       it->second.observer ? absl::ZeroDuration()
                           : KeptAfter({connection.breakable(), it->second.client_end, connection.peer(), reason}, options_.grace);
   PW_LOG_AT_(kept > absl::ZeroDuration() ? LogLevel::kInfo : LogLevel::kDebug)
-      << "session " << session << " has lost its connection, and is kept for " << absl::FormatDuration(kept) << ": " << reason.message();
+      << "session " << session << " has lost its connection, and is kept for " << absl::FormatDuration(kept) << ": "
+      << reason.message();
   Detach(session, kept);
 }
 

@@ -1,19 +1,19 @@
 // SessionService: accepts client connections at the controller. Opens sessions and reconnects clients to them after a connection breaks.
 //
-// A connection begins with a hello, for a new or an existing session. A session without a connection waits for its client, for as long as absence.h
-// says, then ends; a goodbye ends it at once. A second connection for a session replaces the first, which may be dead unnoticed.
+// A connection begins with a hello, for a new or an existing session. A session without a connection waits for its client for the
+// time that absence.h tells, then ends. A goodbye ends it at once. A second connection for a session replaces the first, which
+// may be dead unnoticed.
 //
 // Invariants:
 //   SS-1  only a client that has shown a session's key can resume it
 //   SS-2  a protocol violation ends the session that it came from, with a status, and affects nothing else
-//   SS-3  who has not been let in gets kGreetingTime and frames of kStrangerBytes, and there are at most kMostStrangers such links at a time: one
-//         more, and the oldest is dropped
-//   SS-4  a session lives no longer than the token with which it was opened is valid, if that is revoked
+//   SS-3  a client that has not been admitted has kGreetingTime for its hello, in frames of at most kStrangerBytes. At most
+//         Strangers::kMost such links exist at a time: one more drops the oldest
+//   SS-4  when a token is revoked, the sessions that were opened with it end
 // Everything runs on the cluster's strand. Transport, timers and cluster must outlive the service.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,8 +22,9 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/identity/cluster_identity.h"
+#include "pathways/net/strangers.h"
 #include "pathways/net/transport.h"
 #include "pathways/session/frame_link.h"
 #include "pathways/session/program_store.h"
@@ -36,16 +37,14 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
                              public std::enable_shared_from_this<SessionService> {
  public:
   struct Options {
-    absl::Duration grace = absl::ZeroDuration();  // how long at most a session waits for a client whose connection broke
-    absl::AnyInvocable<std::string()> make_key;   // returns a new unguessable secret at each call
-    identity::ClusterIdentity* identity = nullptr;  // who is let in; none: processes of this user, and everybody where TLS is off
+    absl::Duration grace = absl::ZeroDuration();    // the longest wait for a client whose connection broke
+    absl::AnyInvocable<std::string()> make_key;     // returns a new unguessable secret at each call
+    identity::ClusterIdentity* identity = nullptr;  // admits clients; null: this user's processes, all where TLS is off
   };
   struct Environment {
     Cluster* cluster;
     Timers* timers;
   };
-  static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
-  static constexpr size_t kMostStrangers = 64;
 
   static std::shared_ptr<SessionService> Create(Options options, const Environment& environment);
   ~SessionService() override;
@@ -65,15 +64,15 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     std::shared_ptr<ServedSession> served;
     identity::Caller caller;
     std::string key;
-    bool observer = false;      // not waited for
-    LinkId link = 0;            // 0: no connection
-    std::string client_end;     // of the connection, as the client's machine names it
-    uint64_t told = 0;          // the last request acknowledged to the client
-    size_t untold_bytes = 0;    // of frames that came since
+    bool observer = false;    // not waited for
+    LinkId link = 0;          // 0: no connection
+    std::string client_end;   // of the connection, as the client's machine names it
+    uint64_t told = 0;        // the last request acknowledged to the client
+    size_t untold_bytes = 0;  // of frames that came since
     bool flush_posted = false;
-    uint64_t absence = 0;       // how often its connection has broken
+    uint64_t absence = 0;  // number of times that its connection has broken
   };
-  struct Forgotten {  // a session that has waited in vain
+  struct Forgotten {  // a session that ended because its client did not come back
     uint64_t session = 0;
     std::string key;
     absl::Duration kept;
@@ -111,7 +110,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   std::map<LinkId, std::unique_ptr<Link>> links_;
   std::map<LinkId, uint64_t> session_of_;  // links that have been welcomed
   std::map<LinkId, std::string> opening_;  // links whose new session is being opened, with the id of their token
-  std::deque<LinkId> strangers_;           // links that have not been let in, the oldest first
+  net::Strangers<LinkId> strangers_;
   std::map<uint64_t, Entry> sessions_;
   std::deque<Forgotten> forgotten_;  // the oldest first, at most kMostForgotten
   std::vector<std::unique_ptr<net::Listener>> listeners_;

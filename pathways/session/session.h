@@ -1,22 +1,22 @@
-// Session: everything that one connected client owns, and every operation that the client can request. Front ends turn wire messages into
-// calls of Session.
+// Session: everything that one connected client owns, and every operation that the client can request. Front ends turn wire
+// messages into calls of Session. The implementation is in the controller, or sends the calls there (client/remote_session.h).
 //
 // Handles. A client names its objects (arrays, host buffers, futures, executables) by 64-bit handles. It picks the handles of results
 // itself, below kFirstServerHandle. Where a request leaves the choice to the session, NewHandle returns one from above it. 0 names nothing.
 // A handle stays valid until it is destructed, even when its object is an error or deleted.
 //
-// Order. All methods run on the controller's strand and take effect in call order. None blocks. Array operations return at once; their
-// result arrays are pending.
+// Order. All methods run on the strand of the session's Cluster and take effect in call order. None blocks. Array operations
+// return at once; their result arrays are pending.
 //
 // Errors are values. When an array operation fails, its result handles hold the error, so later uses report it. The method returns the same
 // error, for the answer on the wire. An operation on an errored input succeeds; its results hold the input's error.
 //
-// A callback runs exactly once, on the strand, never inside the call; with CANCELLED if the session has ended.
+// A callback runs exactly once, on the strand, never inside the call. If the session ends first, it gets the reason or CANCELLED.
 //
 // Invariants:
 //   SE-1  the end of a session frees all it owns, on every host
 //   SE-2  no method trusts its arguments: unknown handles, wrong counts, foreign devices and overflowing sizes yield a Status
-//   SE-3  one controller record per array, whatever its number of shards
+//   SE-3  one controller record per array, for any number of shards
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
-#include "pathways/base/executor.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/remap_plan.h"
 #include "pathways/gang/share.h"
@@ -113,7 +113,7 @@ struct PublishedQuestion {
   enum class What { kClaim, kAwait, kWithdraw };
   What what = What::kAwait;
   std::string name;
-  uint64_t above = 0;                            // kAwait: the version must be newer than this one
+  uint64_t above = 0;                           // kAwait: the version must be newer than this one
   absl::Duration limit = absl::ZeroDuration();  // kAwait
 };
 
@@ -135,28 +135,29 @@ class Session {
   // `resumed` is dropped if the session ends.
   virtual bool suspended() const { return false; }
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
-  // The bytes of arrays that have passed through this process, to its client and from it. 0: they are not counted.
+  // Returns the bytes of arrays that have passed through this process, to and from its client. 0: they are not counted.
   virtual int64_t array_bytes() const { return 0; }
-  // Null: all bytes of the session's arrays go through the session itself.
+  // Returns null if the session has no lanes: all bytes of its arrays then go through the session itself.
   virtual LaneRoutes* lane_routes() { return nullptr; }
 
   // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
-  // Announces a host buffer that will be received. Calls `admitted` with OK when there is room (SessionLimits::staged_bytes); then one of
-  // the next three methods must follow. ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if this buffer alone exceeds the limit.
+  // Announces a host buffer. `admitted` gets OK when there is room (SessionLimits::staged_bytes; client/host_buffers.h); then
+  // one of the next three methods must follow. ALREADY_EXISTS: handle in use. RESOURCE_EXHAUSTED: larger than the limit.
   virtual void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) = 0;
   virtual void ForgetHostBuffer(Handle handle) = 0;
-  virtual void FailHostBuffer(Handle handle,
-                              absl::Status error) = 0;  // replaces StoreHostBuffer: arrays that use the buffer become this error
+  // Replaces StoreHostBuffer: arrays that use the buffer become this error.
+  virtual void FailHostBuffer(Handle handle, absl::Status error) = 0;
   // ALREADY_EXISTS if the handle is in use; RESOURCE_EXHAUSTED if the buffer was not announced and exceeds the limit.
   virtual absl::Status StoreHostBuffer(Handle handle, Bytes data) = 0;
-  // Waits if a running CopyToHostBuffer will fill the buffer; NOT_FOUND if none will.
+  // Gets the bytes. Waits if a running CopyToHostBuffer will fill the buffer; NOT_FOUND if none will.
   virtual void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) = 0;
   virtual absl::Status DeleteHostBuffer(Handle handle) = 0;
 
   // --- arrays ------------------------------------------------------------------------------------------------------------------------
-  // The array stays pending until all its host buffers have arrived and reached their devices. Consumes the host buffers.
+  // Makes an array of host buffers, and consumes them. It is pending until all of them have arrived and reached their devices.
   virtual absl::Status MakeArray(Handle result, const buffers::ArraySpec& spec, std::vector<HostShard> sources) = 0;
   virtual absl::Status MakeErrorArray(Handle result, const buffers::ArraySpec& spec, absl::Status error) = 0;
+  // Makes one array of arrays on single devices, in shard order. Disassemble is the reverse.
   virtual absl::Status Assemble(Handle result, const buffers::ArraySpec& spec, absl::Span<const Handle> singles,
                                 CopySemantics semantics) = 0;
   virtual absl::Status Disassemble(absl::Span<const Handle> results, Handle array, CopySemantics semantics) = 0;
@@ -167,8 +168,10 @@ class Session {
                             CopySemantics semantics) = 0;
   virtual absl::Status Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                                absl::Span<const buffers::ArraySpec> specs, CopySemantics semantics) = 0;
+  // Regroups the shards of arrays, without moving data.
   virtual absl::Status Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
                              absl::Span<const buffers::ArraySpec> specs, CopySemantics semantics) = 0;
+  // Gives the bytes of arrays another element type and shape.
   virtual absl::Status Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                                absl::Span<const buffers::ArraySpec> specs, CopySemantics semantics) = 0;
   // Calls `done` with OK once all arrays are ready, or with the first error in the order of `arrays`.
@@ -194,14 +197,14 @@ class Session {
   virtual absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) = 0;
   // Waits until the run of an Execute is complete. Consumes its status handle.
   virtual void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) = 0;
-  // Waits until all runs so far of programs with effects (Program.effects) have ended. Gets the first failure not yet reported here.
+  // Waits for the end of all runs so far of programs with effects (Program.effects). Gets the first unreported failure.
   virtual void AwaitEffects(StatusCallback done) = 0;
   virtual void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) = 0;
   virtual void GetProgramText(Handle executable, ResultCallback<std::string> done) = 0;
-  virtual void GetProgramModule(Handle executable,
-                                ResultCallback<std::string> done) = 0;  // the optimized one, an xla.HloModuleProtoWithConfig
+  // Gets the optimized program, a serialized xla.HloModuleProtoWithConfig.
+  virtual void GetProgramModule(Handle executable, ResultCallback<std::string> done) = 0;
   virtual absl::Status DestructExecutable(Handle executable) = 0;
-  // Answers JSON.
+  // Asks about published arrays; answers JSON.
   virtual void AskPublished(const PublishedQuestion& question, ResultCallback<std::string> done) = 0;
 };
 
@@ -238,18 +241,18 @@ struct ClusterInfo {
   std::vector<MemoryInfo> memories;
 };
 
-// Devices that a client can use later. Announced when the client connects: virtual ones, each of which a slice binds to a physical device, and
-// those of empty seats.
+// Devices that a client can use later: virtual devices, which slices bind to physical ones, and the devices of empty seats. The
+// client learns of them when it connects.
 struct SpareDevices {
   std::vector<DeviceInfo> devices;
   std::vector<MemoryInfo> memories;
 };
 
-struct NewSession {  // parameters of OpenSession
-  std::string description;  // for display: "jax client at 127.0.0.1:3312"
-  gang::ShareChange share;  // of the devices' time, if not the default
-  bool observer = false;    // sends operators' requests; not counted as a client
-  std::string user = {};    // who owns it; empty: a process of the controller's user, or nobody knows
+struct NewSession {          // parameters of OpenSession
+  std::string description;   // for display: "jax client at 127.0.0.1:3312"
+  gang::ShareChange share;   // of the devices' time, if not the default
+  bool observer = false;     // sends operators' requests; not counted as a client
+  std::string user = {};     // the owner; empty: a process of the controller's user, or unknown
   bool is_operator = false;  // its files are those of the hosts' own user
 };
 
@@ -262,12 +265,12 @@ class Cluster : public Executor {
   // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT if the share is not valid.
   virtual void OpenSession(NewSession session, ResultCallback<std::shared_ptr<Session>> done) = 0;
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
-  // The session's client has lost its connection, or is back: for the status report.
+  // Notes for the status report that the session's client has lost its connection, or is back.
   virtual void SetAway(SessionId session, bool away) {}
   // Changes the client's share of the devices' time, from now on. Answers the complete share. INVALID_ARGUMENT; NOT_FOUND lists the existing clients.
   virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
   // --- virtual slices; they end with their session ---
-  // As of now; a client that has connected keeps what it was told.
+  // Returns the spare devices as of now. A connected client keeps those that it was told.
   virtual std::shared_ptr<const SpareDevices> Spares(SessionId session) = 0;
   // Answers at once: the slice is placed, waiting (see AwaitSlice) or refused. INVALID_ARGUMENT for a malformed request.
   virtual void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) = 0;
@@ -284,7 +287,7 @@ class Cluster : public Executor {
   virtual void DrainHost(const std::string& host, bool undo, ResultCallback<DrainReport> done) = 0;
   // Answers the state of islands, hosts, devices, clients and memory as JSON text (schema: docs/status.md), for `pathways status`.
   virtual void GetStatus(ResultCallback<std::string> done) = 0;
-  virtual void GetStatusFor(const std::string& user, ResultCallback<std::string> done) = 0;  // with this user's clients only
+  virtual void GetStatusFor(const std::string& user, ResultCallback<std::string> done) = 0;  // this user's clients only
   // Records the activity of the whole cluster for this duration. FAILED_PRECONDITION while another recording runs.
   virtual void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) = 0;
 };

@@ -23,7 +23,13 @@ std::string List(const identity::ClusterIdentity& identity) {
   JsonWriter json;
   json.BeginArray();
   for (const identity::TokenInfo& info : identity.ListTokens()) {
-    json.BeginObject().Key("id").String(info.id).Key("user").String(info.of.user).Key("role").String(identity::RoleName(info.of.role));
+    json.BeginObject()
+        .Key("id")
+        .String(info.id)
+        .Key("user")
+        .String(info.of.user)
+        .Key("role")
+        .String(identity::RoleName(info.of.role));
     json.Key("created").Int(absl::ToUnixSeconds(info.created));
     if (info.of.expires != absl::InfiniteFuture()) json.Key("expires").Int(absl::ToUnixSeconds(info.of.expires));
     if (info.of.uses.has_value()) json.Key("uses").Int(*info.of.uses);

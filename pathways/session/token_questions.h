@@ -1,4 +1,4 @@
-// Answers what operators ask about tokens (session.proto, TokenQuestion).
+// Answers operators' questions about tokens (session.proto, TokenQuestion).
 #pragma once
 
 #include <string>

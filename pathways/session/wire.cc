@@ -307,11 +307,10 @@ void ToProto(const PublishedQuestion& question, v1::PublishedQuestion* proto) {
 }
 
 absl::StatusOr<PublishedQuestion> PublishedQuestionFrom(const v1::PublishedQuestion& proto) {
-  constexpr double kLongestWait = 60;  // seconds
   PublishedQuestion question;
   question.name = proto.name();
-  if (!(proto.seconds() >= 0 && proto.seconds() <= kLongestWait))
-    return absl::InvalidArgumentError(absl::StrCat("a version is awaited for 0 to ", kLongestWait, " seconds at a time"));
+  if (!(proto.seconds() >= 0 && proto.seconds() <= kLongestWaitSeconds))
+    return absl::InvalidArgumentError(absl::StrCat("a version is awaited for 0 to ", kLongestWaitSeconds, " seconds at a time"));
   question.limit = absl::Seconds(proto.seconds());
   switch (proto.what_case()) {
     case v1::PublishedQuestion::kClaim:

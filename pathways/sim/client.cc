@@ -11,7 +11,7 @@ namespace {
 using frontend::IfrtRequest;
 using frontend::IfrtResponse;
 
-// A broken connection ends the session at once: what is lost shows in the answers.
+// The controller decides how long a session outlives its connection (CutsClients in scenario.h).
 client::RemoteCluster::Options OptionsFor(const std::string& controller) {
   client::RemoteCluster::Options options;
   options.controller = controller;

@@ -16,7 +16,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/strand.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/session_table.h"

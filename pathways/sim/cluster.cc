@@ -43,7 +43,9 @@ void SimCluster::StartController() {
   options.share_memory = false;
   if (CutsClients(scenario_)) options.client_grace = kClientGrace;
   // Random ones would tell two runs of one seed apart.
-  options.make_key = [life = controllers_.size(), n = uint64_t{0}]() mutable { return absl::StrCat("key ", n++, " of controller ", life); };
+  options.make_key = [life = controllers_.size(), n = uint64_t{0}]() mutable {
+    return absl::StrCat("key ", n++, " of controller ", life);
+  };
   controller_transports_.push_back(network_.TransportOf(process));
   clusters_.push_back(controller::ClusterImpl::Create(options, {process, process, process}));
   // The address is free: the previous controller is dead.

@@ -47,7 +47,7 @@ class SimCluster {
   void StopHost(int number, absl::Duration duration);
   void SlowHost(int number, double factor, absl::Duration duration);
   void PartHost(int number, absl::Duration duration);
-  // Ends the connection between the host and the controller, and lets them make none for so long.
+  // Ends the connection between the host and the controller, and lets them make none for `duration`.
   void UnlinkHost(int number, absl::Duration duration);
   // Delays frames to and from the host; `by_chance`: each by a random part of `by`.
   void DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration);

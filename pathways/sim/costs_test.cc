@@ -25,8 +25,7 @@ struct Cost {
 // One island with one device on each host.
 class Costs {
  public:
-  explicit Costs(int hosts)
-      : world_(1), cluster_(Island(hosts), &world_) {
+  explicit Costs(int hosts) : world_(1), cluster_(Island(hosts), &world_) {
     EXPECT_TRUE(cluster_.Form());
     tenant_ = std::make_unique<Tenant>(&cluster_, cluster_.NewClient("client", absl::ZeroDuration()));
     tenant_->Open([this](std::vector<int32_t> devices) { devices_ = std::move(devices); });
@@ -194,9 +193,8 @@ TEST(CostsTest, OfAProgramOf1000ComputationsOver64Hosts) {
   constexpr auto kMore = static_cast<float>(kComputations);
   const std::vector<int32_t> last = {costs.devices()[(kComputations - 1) % kHosts]};
   const Places through = costs.tenant().PlacesOf(costs.devices(), {});
-  const Cost call = costs.OfCall([&] {
-    return costs.tenant().RunProgram(program, x, last, {1 + kMore, 2 + kMore, 3 + kMore, 4 + kMore}, through);
-  });
+  const Cost call = costs.OfCall(
+      [&] { return costs.tenant().RunProgram(program, x, last, {1 + kMore, 2 + kMore, 3 + kMore, 4 + kMore}, through); });
   ExpectAtMost(call, {{126, 1859}, {3, 1164}, {999 + 62, 27965}}, "program");  // 999 copies
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pathways/base/strand.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/net/transport.h"
 #include "pathways/sim/network.h"

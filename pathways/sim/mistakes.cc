@@ -9,7 +9,7 @@ namespace {
 
 namespace v1 = ::pathways::v1;
 
-// Whether the command is a launch over several hosts that was granted with it: it then has its place in the order.
+// Returns whether the command is a launch over several hosts that was granted with it: it then has its place in the order.
 bool HasPlace(const v1::Command& command) {
   return command.has_execute() && command.execute().launch() != 0 && command.execute().grant() == 0;
 }
@@ -98,7 +98,7 @@ bool ForgottenCompletion(v1::FromWorker* message) {
   return false;
 }
 
-// A worker that makes its connection again and claims to have had a frame more than it has.
+// A worker that makes its connection again, and claims one received frame too many.
 bool SkippedFrame(v1::FromWorker* message) {
   for (v1::Event& event : *message->mutable_events()) {
     if (!event.has_resume()) continue;

@@ -12,7 +12,7 @@
 
 namespace pw::sim {
 
-// Whether the bug is one of these, not one of the transport.
+// Returns whether the bug is one of these, not one of the transport.
 bool IsMistake(Bug bug);
 
 // Returns the frame header (ToWorker or FromWorker) with the mistake applied; nullopt if the bug does not apply to this header.

@@ -4,11 +4,10 @@
 // the bandwidth, and arrives after the latency and some jitter. Frames of one lane never overtake each other. Processes of the
 // same island use the fast link, all others the data-centre link.
 //
-// Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power stay open and
-// silent. A partition holds back all frames until it heals, as TCP does. A process that is cut off loses its connections; a
-// link that is cut, those between two processes. A disturbance delays frames. If the delay is random it also
-// reorders them: across connections and lanes, never within a lane. Planted bugs break the transport's promises, to prove that the
-// invariants of a run detect it.
+// Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power
+// stay open and silent. A partition holds back all frames until it heals, as TCP does. CutOff ends the connections of a process,
+// CutLink those between two processes. A disturbance delays frames. A random delay also reorders them: across connections and
+// lanes, never within a lane. Planted bugs break the transport's promises, to prove that the invariants of a run detect it.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +70,7 @@ class Network {
 
   // Removes the ends of a dead process. `silently`: the other ends are not told.
   void Cut(const Process& process, bool silently);
-  // Ends the connections of the process: what is under way is lost, and both ends are told. It can make none until `until`.
+  // Ends the connections of the process: frames under way are lost, and both ends are told. It can make none until `until`.
   void CutOff(const Process& process, absl::Time until);
   // Ends the connections between two processes, and they can make none until `until`.
   void CutLink(const Process& a, const Process& b, absl::Time until);

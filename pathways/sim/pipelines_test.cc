@@ -34,9 +34,7 @@ double SecondsPerCall(int hosts, bool sequential, bool in_turn, int64_t us = 1) 
   return (Seconds(hosts, sequential, 24, in_turn, us) - Seconds(hosts, sequential, 8, in_turn, us)) / 16;
 }
 
-double LeastOfWaitingForEachStage(int hosts) {
-  return hosts * 2 * absl::ToDoubleSeconds(NetworkOptions().between.latency);
-}
+double LeastOfWaitingForEachStage(int hosts) { return hosts * 2 * absl::ToDoubleSeconds(NetworkOptions().between.latency); }
 
 TEST(Pipelines, ParallelDispatchTakesHalfOfSequentialFromFourStagesOn) {
   for (int hosts : {1, 2, 4, 8, 16, 32, 64, 128}) {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/sim/world.h"
 
 namespace pw::sim {

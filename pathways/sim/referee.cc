@@ -12,7 +12,7 @@
 namespace pw::sim {
 namespace {
 
-// Every life of a host has its own name: "w3.2" is the second life of w3.
+// Further violations are not kept.
 constexpr size_t kMaxViolations = 50;
 
 // Returns the name in the controller's error for the devices of a lost host: "host 'w3.2' of ...". A client may learn of a device when its
@@ -29,7 +29,7 @@ void Referee::Violation(const std::string& what) {
     violations_.push_back(absl::StrCat("at ", absl::FormatDuration(world_->elapsed()), ": ", what));
 }
 
-// Notes all hosts that sit somewhere now.
+// Notes all hosts that have a seat now.
 void Referee::Observe() {
   const resource::Topology& topology = cluster_->fabric().topology();
   if (std::exchange(epoch_, topology.epoch()) == topology.epoch()) return;

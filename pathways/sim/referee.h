@@ -46,11 +46,11 @@ class Referee {
   void ControllerDied() { controller_died_ = true; }
   bool controller_died() const { return controller_died_; }
 
-  // Returns the device's host as the controller knows it now: "w3.2", the second life of w3. Of a lost one, if the device has none.
+  // Returns the device's host as the controller knows it now: "w3.2", the second life of w3. If it has none: the lost one.
   std::string HostOf(int32_t device);
   bool Lost(const std::string& host);
-  // Whether data that was on these hosts may fail with this error: it names one that was lost, or that had the seat of one of them before
-  // or after it. The controller may carry out a request when another host sits there than at the time of the request.
+  // Returns whether data that was on these hosts may fail with this error. It may if the error names a lost host that is one of
+  // them, or had a seat of theirs before or after: a seat's host may change before the controller carries out a request.
   bool Excused(const std::set<std::string>& places, const absl::Status& error);
 
   // Checks RF-1 now; checks RF-5 on the launches of each host.

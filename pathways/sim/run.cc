@@ -16,10 +16,11 @@ namespace {
 // Time limit for freeing all arrays after the last session has ended.
 constexpr absl::Duration kFreedWithin = absl::Seconds(1);
 
-// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain. So do hosts for a controller that has
-// died, until nobody has listened at its address for a while.
+// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain. Hosts wait for a
+// controller that has died, until no process has listened at its address for a while.
 absl::Duration FreedWithin(const Scenario& scenario) {
-  const bool dies = std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
+  const bool dies =
+      std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
   const absl::Duration of_clients = CutsClients(scenario) ? kClientGrace + absl::Seconds(2) : absl::ZeroDuration();
   return kFreedWithin + std::max(of_clients, dies ? Referee::kNoticeDeath * 5 : absl::ZeroDuration());
 }

@@ -26,9 +26,9 @@
 //   - join: a new host
 //   - controller for=: it dies, and a new one comes
 //   - client: one is killed
-//   - unlink for=: the connection between a host and the controller ends, and they can make none for so long. Nothing is lost, unless that is longer
-//     than the heartbeat
-//   - cut for=: the connections of a client end, and it can make none for so long. It sees a pause
+//   - unlink for=: a host and the controller lose their connection, and can make none for this long. Nothing is lost, unless that
+//     is longer than the heartbeat
+//   - cut for=: a client loses its connections, and can make none for this long. It sees a pause
 //
 // Bugs, and the meaning of their rate n:
 //   - lose, repeat, swap, damage: the transport, for one frame in n
@@ -85,11 +85,11 @@ struct Scenario {
   uint64_t bug_one_in = 100;
 };
 
-// Whether clients' connections are cut: then the controller keeps sessions without one, for kClientGrace.
+// Returns whether the scenario cuts clients' connections. Then the controller keeps sessions without one for kClientGrace.
 bool CutsClients(const Scenario& scenario);
 inline constexpr absl::Duration kClientGrace = absl::Seconds(100);
 
-// Returns INVALID_ARGUMENT with the line and what was expected there.
+// INVALID_ARGUMENT names the line and the expected text.
 absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);
 
 }  // namespace pw::sim

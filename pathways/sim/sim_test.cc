@@ -174,7 +174,8 @@ INSTANTIATE_TEST_SUITE_P(Sim, PlantedInAPart,
                                            Part{"leaks", Bug::kForgottenRelease, 3, "memory", "RESOURCE_EXHAUSTED"},
                                            Part{"plans", Bug::kWrongPlan, 3, "exchange", "and should hold"},
                                            Part{"donation", Bug::kWrongDonation, 3, "tenants", "failed: "},
-                                           Part{"progress", Bug::kForgottenCompletion, 40, "tenants", "completions after the last session"}),
+                                           Part{"progress", Bug::kForgottenCompletion, 40, "tenants",
+                                                "completions after the last session"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(PlantedBugs, AFrameThatIsNotToldAgainIsNoticed) {

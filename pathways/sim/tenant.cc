@@ -57,7 +57,9 @@ IfrtRequest ExecuteOf(uint64_t executable, const std::vector<Value>& args, uint6
 }  // namespace
 
 Tenant::Tenant(SimCluster* cluster, Process* process)
-    : process_(process), referee_(&cluster->referee()), client_(&cluster->network(), process, SimCluster::address_for_clients()) {}
+    : process_(process),
+      referee_(&cluster->referee()),
+      client_(&cluster->network(), process, SimCluster::address_for_clients()) {}
 
 Places Tenant::PlacesOf(const std::vector<int32_t>& devices, const std::vector<Places>& more) {
   auto places = std::make_shared<std::set<std::string>>();

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/net/pieces.h"
+#include "pathways/net/in_memory/pieces.h"
 
 namespace pw::sim {
 namespace {

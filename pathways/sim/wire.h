@@ -1,4 +1,4 @@
-// Wire: a connection between two simulated processes, with both ends. Part of Network; network.h says what it imitates.
+// Wire: a connection between two simulated processes, with both ends. Part of Network; network.h describes its behaviour.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Abandon(int side);
   // The process of this side is dead; `silently`: the other side is never told.
   void Cut(int side, bool silently);
-  // The network ends the connection: both sides are told, and what is under way is lost.
+  // The network ends the connection: both sides are told, and frames under way are lost.
   void Break();
 
   const net::Counters& counters(int side) const { return ends_[side].counts; }

@@ -36,7 +36,7 @@ class Workload {
   void Start(Done done);
   // Kills the workload's process at once.
   void Kill();
-  // Ends its connections, and lets it make none for so long.
+  // Ends its connections, and lets it make none for `duration`.
   void CutOff(absl::Duration duration) { context_.cluster->CutClient(process_, duration); }
 
   bool finished() const { return finished_; }

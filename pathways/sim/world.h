@@ -16,7 +16,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 
 namespace pw::sim {
 

@@ -16,8 +16,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/try_allocate.h"
 
 namespace pw::storage {
 namespace {
@@ -48,10 +48,11 @@ std::string LoginName() {
 
 absl::Status CheckUser(const std::string& user) {
   if (user.empty() || (user[0] != '.' && !absl::StrContains(user, '/'))) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("'", user, "' cannot be the name of a user's folder: ask for a token of another name"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("'", user, "' cannot be the name of a user's folder: ask for a token of another name"));
 }
 
-// Returns the operator's folder for this user. In what is `below`, from the part with "{user}" on, users may make links, so none is followed.
+// Returns the operator's folder for this user. In `below`, from "{user}" on, users may make links, so none is followed there.
 Folder FolderOf(const std::string& text, const std::string& user) {
   constexpr absl::string_view kUser = "{user}";
   if (!absl::StrContains(text, kUser)) return Folder{text, ""};
@@ -195,15 +196,16 @@ absl::StatusOr<Folder> Roots::Resolve(const std::string& location, const std::st
     return absl::PermissionDeniedError(
         absl::StrCat("clients may not use ", location, ": start the process with a --persistence-directory that contains it"));
   }
-  return absl::PermissionDeniedError(absl::StrCat("user '", user, "' may not use ", location, ", only what the workers' --users-directory names: ",
-                                                  allowed.empty() ? "nothing" : own.path().string()));
+  return absl::PermissionDeniedError(
+      absl::StrCat("user '", user, "' may not use ", location,
+                   ", only what the workers' --users-directory names: ", allowed.empty() ? "nothing" : own.path().string()));
 }
 
 absl::Status WriteWholeFile(const Folder& folder, const std::string& file, const Bytes& data) {
   const fs::path path = folder.path() / file;
   const std::string unfinished = file + ".unfinished";
   PW_ASSIGN_OR_RETURN(const Fd at, OpenFolder(folder, true, "write"));
-  ::unlinkat(at.get(), unfinished.c_str(), 0);  // of a process that has ended
+  ::unlinkat(at.get(), unfinished.c_str(), 0);  // left by a process that has ended
   PW_ASSIGN_OR_RETURN(const Fd fd, OpenFile(at, unfinished, O_WRONLY | O_CREAT | O_EXCL, "write", path));
   int error = WriteAll(fd, data);
   if (error == 0 && ::fdatasync(fd.get()) != 0) error = errno;

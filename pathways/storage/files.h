@@ -1,4 +1,4 @@
-// Files that clients name: which of them this process may use for a client, and reading and writing them.
+// Files that clients name: decides which files a client may use, and reads and writes them.
 //
 // A client may make links and pipes in a folder that it may use, also between a check and the use of a file. So files are opened part by part
 // below the folder, no link is followed, and only regular files are read and written.
@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
-#include "pathways/net/socket.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::storage {
 
@@ -29,11 +29,11 @@ struct Folder {
   Folder operator/(const std::filesystem::path& more) const { return {root, below / more}; }
 };
 
-// The folders of this machine that clients may use. A client is one of this process's own user, whose paths must lie in `paths_below`; or of another
-// user of the cluster, whose paths must lie in `users_below`. There, "{user}" stands for the user: with "/data/{user}" each has a folder of his own, and
-// reaches no other. Addresses of object stores ("gs://bucket/object") have no client here: such objects are files in `objects_in`, as
-// objects_in/gs/bucket/object, and those of another user objects_in/users/USER/gs/bucket/object. Where the folder's text is empty, locations are refused.
-// Constant: any thread.
+// The folders of this machine that clients may use. Clients of this process's own user may use paths in `paths_below`, clients of
+// another user of the cluster paths in `users_below`. There, "{user}" stands for the user: with "/data/{user}", each user has
+// a folder and reaches no other. Object stores have no client here. The object "gs://bucket/object" is the file
+// objects_in/gs/bucket/object, or for another user objects_in/users/USER/gs/bucket/object. If a folder's text is empty, its
+// locations are refused. Constant: any thread.
 class Roots {
  public:
   Roots() = default;
@@ -50,16 +50,16 @@ class Roots {
   std::string users_below_;
 };
 
-// Makes missing folders. Replaces a file whole or not at all; its bytes are on the disk on return. Writes to a new file: files to which a client has
-// made hard links stay as they are.
+// Replaces a file whole or not at all, and makes missing folders. The bytes are on the disk on return. Writes to a new file, so
+// that files to which a client has made hard links stay as they are.
 absl::Status WriteWholeFile(const Folder& folder, const std::string& file, const Bytes& data);
-// NOT_FOUND; RESOURCE_EXHAUSTED over `limit` bytes.
+// Returns the bytes of a file. NOT_FOUND: there is none. RESOURCE_EXHAUSTED: it has more than `limit` bytes.
 absl::StatusOr<Bytes> ReadWholeFile(const Folder& folder, const std::string& file, int64_t limit);
 
-// A file that has this many bytes, for reading parts of it.
+// A file of known size, for reading parts of it.
 class PartsOfFile {
  public:
-  // NOT_FOUND; DATA_LOSS for a file of another size.
+  // NOT_FOUND: there is no such file. DATA_LOSS: it has another size.
   static absl::StatusOr<PartsOfFile> Open(const Folder& folder, const std::string& file, int64_t bytes);
   // Fills `out` with the bytes from `offset` on. REQUIRES: the file has them.
   absl::Status Read(int64_t offset, absl::Span<uint8_t> out) const;

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/storage/testing.h"
 
 namespace pw::storage {
@@ -76,7 +76,8 @@ TEST(FilesTest, UsersHaveFoldersOfTheirOwn) {
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << location;
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr((base / "of-ada/saved").string()));
   }
-  EXPECT_EQ(Roots(base, "").Resolve(base / "x", "ada").status().code(), absl::StatusCode::kPermissionDenied) << "nobody has named a folder for users";
+  EXPECT_EQ(Roots(base, "").Resolve(base / "x", "ada").status().code(), absl::StatusCode::kPermissionDenied)
+      << "nobody has named a folder for users";
   EXPECT_EQ(Roots("", "", base).Resolve(base / "x", "ada")->path(), base / "x") << "all users share it";
   for (const std::string name : {"..", ".", ".ada", "a/b"}) {
     for (const std::string& location : {std::string("gs://bucket/x"), (base / "x").string()})
@@ -85,7 +86,8 @@ TEST(FilesTest, UsersHaveFoldersOfTheirOwn) {
   EXPECT_FALSE(Roots(base / "{user}", "").Resolve(base / "x").ok()) << "its own user has a folder too";
   // A link in the place of a user's folder is not followed.
   fs::create_directory_symlink(elsewhere.path(), base / "of-ada");
-  EXPECT_EQ(WriteWholeFile(*roots.Resolve(base / "of-ada/saved", "ada"), "x", Bytes::Copy("mine")).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(WriteWholeFile(*roots.Resolve(base / "of-ada/saved", "ada"), "x", Bytes::Copy("mine")).code(),
+            absl::StatusCode::kPermissionDenied);
   EXPECT_TRUE(fs::is_empty(elsewhere.path()));
 }
 

@@ -46,7 +46,7 @@ struct Entry {
   int64_t changed_seconds = 0;
 };
 
-// Returns the entry of this name, whatever it is; nullopt if there is none.
+// Returns the entry of this name, of any kind; nullopt if there is none.
 absl::StatusOr<std::optional<Entry>> Find(const Folder& path) {
   const absl::StatusOr<Fd> parent = OpenParent(path, false);
   if (absl::IsNotFound(parent.status())) return std::nullopt;
@@ -94,7 +94,8 @@ absl::Status CheckArrayName(const std::string& name) {
       absl::StrCat("'", name, "' cannot be the name of an array in a folder: it must be a relative path without dots"));
 }
 
-// Holds the lock of a location as long as it lives. Its file is removed first, so that nothing stays; TakeLock sees that.
+// Holds the lock of a location as long as it lives. Its file is removed before it is unlocked, so that none stays. TakeLock
+// notices that.
 struct StagedSave::Lock {
   Lock(Fd folder_fd, Fd file_fd) : folder(std::move(folder_fd)), file(std::move(file_fd)) {}
   Lock(Lock&&) = default;
@@ -151,7 +152,7 @@ absl::StatusOr<StagedSave::Lock> StagedSave::TakeLock(const Folder& location, bo
         ::fstat(file.get(), &locked) == 0 && ::fstatat(folder.get(), kLockFile, &named, AT_SYMLINK_NOFOLLOW) == 0;
     if (is_there && locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
       return Lock(std::move(folder), std::move(file));
-    // The process that held the lock has removed this file. Whoever comes now takes another one.
+    // The process that held the lock has removed this file. Others will lock a new one, and so must this process.
   }
 }
 
@@ -216,7 +217,7 @@ absl::Status StagedSave::Commit(const std::vector<NamedArray>& arrays, const std
   PW_RETURN_IF_ERROR(CompleteLocked(location_, for_tests_));
   PW_RETURN_IF_ERROR(OpenFolder(staging_, writers.empty(), "write").status());
   PW_RETURN_IF_ERROR(CheckWriters(writers));
-  (void)RemoveAbandoned();  // what cannot be removed is no reason to save nothing
+  (void)RemoveAbandoned();  // a folder that cannot be removed does not fail this save
   PW_RETURN_IF_ERROR(WriteCommit(arrays));
   return MoveArrays();
 }
@@ -290,7 +291,7 @@ absl::StatusOr<StagedSave::Dropped> StagedSave::Drop() const {
 
 absl::Status StagedSave::Complete(const Folder& location, const ForTests& for_tests) {
   PW_ASSIGN_OR_RETURN(const std::vector<StagedSave> saves, AllIn(location, for_tests));
-  for (const StagedSave& save : saves) {  // the lock is for those that find something: readers may be unable to take it
+  for (const StagedSave& save : saves) {  // takes the lock only if there is work: readers may be unable to take it
     PW_ASSIGN_OR_RETURN(const bool committed, save.IsCommitted());
     if (!committed) continue;
     PW_ASSIGN_OR_RETURN(const Lock lock, TakeLock(location, false));

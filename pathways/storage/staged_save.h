@@ -1,5 +1,5 @@
-// StagedSave: a save of several arrays into one folder, by processes of several hosts that share it. Each writes its tiles to a staging folder
-// beside the arrays; when all have, one of them commits. Readers find each array as it was before the save, or as it is after it.
+// StagedSave: a save of several arrays into one folder, by processes of several hosts that share it. Each process writes its
+// tiles to a staging folder beside the arrays. When all have, one commits. Readers find each array as it was before or is after.
 //
 // On the disk, below the location:
 //   .pathways-save-ID/arrays/NAME/   the array NAME as it will be (zarr.h)
@@ -7,15 +7,16 @@
 //   .pathways-save-ID/commit         a SaveCommit (storage.proto): the save is committed, and its arrays move to their places
 //   .pathways-save.lock              locked by the process that commits, completes or drops a save, and removed by it
 //
-// A process may end at any moment, also by kill -9. Before `commit` exists, the save has not happened. When it exists, Complete finishes what
-// is left to do: each commit and each reader of the location calls it. An array that replaces another one changes places with it in one step
-// (RENAME_EXCHANGE). A file system that cannot do this moves the old one aside first; in between the array is missing until Complete has run.
+// A process may end at any moment, also by kill -9. Before `commit` exists, the save has not happened. When it exists, Complete
+// finishes the rest: each commit and each reader of the location calls it. An array that replaces another one changes places with
+// it in one step (RENAME_EXCHANGE). On a file system without that, the old one is moved aside first: if the process ends in
+// between, the array is missing until Complete has run.
 //
 // Invariants:
-//   SS-1  at every moment, the folder of an array has all chunks and the metadata of one save, or does not exist
-//   SS-2  after Complete, either all arrays of a save are in their places or none is
-//   SS-3  a save that is committed stays so: Drop completes it
-//   SS-4  at most one save of a location is committed and not complete: of two saves of the same arrays, all arrays of the later one stay
+//   SF-1  at every moment, the folder of an array has all chunks and the metadata of one save, or does not exist
+//   SF-2  after Complete, either all arrays of a save are in their places or none is
+//   SF-3  a save that is committed stays so: Drop completes it
+//   SF-4  at most one save of a location is committed and incomplete. So of two saves of the same arrays, the later stays whole
 // Immutable; all methods block, and may be called in any process of any host at once.
 #pragma once
 
@@ -25,10 +26,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/sharding.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/socket.h"
 #include "pathways/storage/files.h"
 #include "pathways/storage/zarr.h"
 
@@ -67,12 +68,12 @@ class StagedSave {
   // not share the location.
   absl::Status Commit(const std::vector<NamedArray>& arrays, const std::vector<Writer>& writers) const;
   enum class Dropped {
-    kRemoved,    // what had been written
-    kCompleted,  // the save had been committed
-    kAbsent,     // nothing of it is there: it was never begun, was completed, or was removed
-    kRemains,    // no host had written all its tiles, or a process has ended that was about to remove the last of it
+    kRemoved,    // the written tiles are removed
+    kCompleted,  // the save had been committed, and is complete now
+    kAbsent,     // the save has no files: it was never begun, was completed, or was removed
+    kRemains,    // remains are removed: no host had written all its tiles, or a removal was cut short
   };
-  // Removes what has been written, or completes the save.
+  // Removes the staging folder, or completes the save if it is committed.
   absl::StatusOr<Dropped> Drop() const;
   // Finishes the committed saves of this location whose processes have ended.
   static absl::Status Complete(const Folder& location, const ForTests& for_tests = {});

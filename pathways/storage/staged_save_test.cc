@@ -12,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/storage/testing.h"
 
 namespace pw::storage {
@@ -103,7 +103,7 @@ TEST(StagedSaveTest, ThreadsOfAHostWriteAtTheSameTime) {
   EXPECT_TRUE(save.Commit({{"x", array}}, {{HostId(1), "host 1"}}).ok());
 }
 
-// In many orders, for the threads of two hosts race. Whatever the order, the arrays of one save do not mix with those of another.
+// The threads of two hosts race, in many orders. The arrays of one save never mix with those of another.
 TEST(StagedSaveTest, OfSavesAtTheSameTimeOneStaysWhole) {
   const TemporaryFolder folder;
   std::atomic<int> failures = 0;

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/base/try_allocate.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/region_copy.h"
 #include "pathways/storage/json.h"
@@ -39,7 +39,7 @@ struct Box {
   int64_t RowElements() const { return std::accumulate(dims.begin() + 1, dims.end(), int64_t{1}, std::multiplies<int64_t>()); }
 };
 
-// Reads boxes of a chunk's file into memory. Takes at most `slab_bytes` of further memory, whatever the shape of the chunk is.
+// Reads boxes of a chunk's file into memory. Takes at most `slab_bytes` of further memory, for any shape of the chunk.
 class BoxReader {
  public:
   BoxReader(const PartsOfFile* file, int element_bytes, int64_t slab_bytes)

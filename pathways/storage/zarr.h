@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/dtype.h"
 #include "pathways/buffers/sharding.h"
 #include "pathways/storage/files.h"
@@ -33,8 +33,8 @@ absl::Status CheckZarrChunks(const Folder& directory, const ZarrArray& array);
 
 // Writes the bytes of `region`, dense and row-major. It must be a whole chunk (or the part of one that is in the array). Blocks.
 absl::Status WriteZarrChunk(const Folder& directory, const ZarrArray& array, const buffers::Region& region, const Bytes& data);
-// Returns the bytes of `region`, dense and row-major. Chunks that are cut otherwise pass through memory in slabs of at most `slab_bytes`, however
-// large they are. Blocks. REQUIRES: the region is in the array.
+// Returns the bytes of `region`, dense and row-major. Chunks that cannot be read into place pass through memory in slabs of at
+// most `slab_bytes`. Blocks. REQUIRES: the region is in the array.
 absl::StatusOr<Bytes> ReadZarrRegion(const Folder& directory, const ZarrArray& array, const buffers::Region& region,
                                      int64_t slab_bytes = int64_t{16} << 20);
 

@@ -1,5 +1,5 @@
-// Fuzzes the descriptions of arrays in files, which clients may have written. What is accepted has sizes that can be computed with, and comes
-// back when it is written anew.
+// Fuzzes the descriptions of arrays in files, which clients may have written. An accepted description has sizes that do not
+// overflow, and is the same after it has been written and parsed again.
 #include <cstdint>
 #include <string>
 

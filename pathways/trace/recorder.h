@@ -1,4 +1,4 @@
-// Recorder: records the activity of one process with its times, for users who ask how time was spent.
+// Recorder: records the activity of one process with its times, for users who analyze where time was spent.
 //
 // While it is off, a call costs one branch: callers check on() before they build a name. While it is on, an event is a few words in a
 // vector, up to a limit. Later events are counted, not kept, so that a forgotten trace cannot exhaust memory.
@@ -18,7 +18,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
+#include "pathways/base/threads/clock.h"
 
 namespace pw::trace {
 
@@ -43,7 +43,7 @@ struct Event {
   uint64_t flow = 0;                 // 0: none
   int64_t bytes = -1;                // negative: the event moves no bytes
   uint64_t gang = 0;                 // the scheduler's number of the computation; 0: none or unknown
-  std::vector<uint64_t> needs = {};  // ids of arrays that it reads; `makes`: of arrays that it makes
+  std::vector<uint64_t> needs = {};  // ids of the arrays that it reads; `makes`: of those that it makes
   std::vector<uint64_t> makes = {};
 };
 
@@ -79,8 +79,8 @@ class Recorder {
   void Start(size_t limit = kDefaultLimit);
   Recording Stop();
 
-  // Record a span that ends now or that ended at `end`, or an instant. They do nothing while the recorder is off. A span that began before
-  // Start is cut at Start; of one that also ended before, an instant at Start is left.
+  // Record a span that ends now or that ended at `end`, or an instant. They do nothing while the recorder is off. A span that
+  // began before Start is cut at Start; one that also ended before becomes an instant at Start.
   void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, Links links = {});
   void Span(Kind kind, std::string_view track, std::string name, absl::Time begin, absl::Time end, Links links = {});
   void Instant(Kind kind, std::string_view track, std::string name, Links links = {});

@@ -10,14 +10,16 @@
 namespace pw::usage {
 namespace {
 
-// The release of the table's form, in SQLite's user_version.
+// The version of the table's form, in SQLite's user_version.
 constexpr int kForm = 1;
 constexpr int kBusyMilliseconds = 2000;
 
 constexpr char kTable[] =
     "CREATE TABLE IF NOT EXISTS usage ("
-    "day TEXT NOT NULL, user TEXT NOT NULL, device_seconds REAL NOT NULL, computations INTEGER NOT NULL, compile_seconds REAL NOT NULL, "
-    "array_byte_seconds REAL NOT NULL, sessions INTEGER NOT NULL, PRIMARY KEY (day, user)) WITHOUT ROWID; PRAGMA user_version = 1;";
+    "day TEXT NOT NULL, user TEXT NOT NULL, device_seconds REAL NOT NULL, computations INTEGER NOT NULL, compile_seconds REAL "
+    "NOT NULL, "
+    "array_byte_seconds REAL NOT NULL, sessions INTEGER NOT NULL, PRIMARY KEY (day, user)) WITHOUT ROWID; PRAGMA user_version = "
+    "1;";
 constexpr char kAdd[] =
     "INSERT INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (day, user) DO UPDATE SET "
     "device_seconds = device_seconds + ?3, computations = computations + ?4, compile_seconds = compile_seconds + ?5, "
@@ -26,7 +28,8 @@ constexpr char kAdd[] =
 int FormOf(sqlite3* database) {
   sqlite3_stmt* statement = nullptr;
   int form = -1;
-  if (sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, nullptr) == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW)
+  if (sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, nullptr) == SQLITE_OK &&
+      sqlite3_step(statement) == SQLITE_ROW)
     form = sqlite3_column_int(statement, 0);
   sqlite3_finalize(statement);
   return form;
@@ -39,18 +42,23 @@ absl::Status UsageFile::Error(const std::string& what) const {
 }
 
 absl::Status UsageFile::Run(const char* sql) {
-  return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) == SQLITE_OK ? absl::OkStatus() : Error("cannot write the usage");
+  return sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) == SQLITE_OK ? absl::OkStatus()
+                                                                              : Error("cannot write the usage");
 }
 
 absl::StatusOr<std::unique_ptr<UsageFile>> UsageFile::Open(const std::string& path) {
   sqlite3* database = nullptr;
-  const int opened = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
-  std::unique_ptr<UsageFile> file(new UsageFile(path, database));  // closes it, even where it was not opened
+  const int opened =
+      sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
+  std::unique_ptr<UsageFile> file(new UsageFile(path, database));  // closes it, even if opening failed
   if (opened != SQLITE_OK) return file->Error("cannot open the file of usage");
   sqlite3_busy_timeout(database, kBusyMilliseconds);
   const int form = FormOf(database);
-  if (form < 0) return absl::FailedPreconditionError(absl::StrCat(path, " is not a file of usage: ", sqlite3_errmsg(database), "; name another file"));
-  if (form > kForm) return absl::FailedPreconditionError(absl::StrCat(path, " was written by a newer release of pathways; name another file"));
+  if (form < 0)
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a file of usage: ", sqlite3_errmsg(database), "; name another file"));
+  if (form > kForm)
+    return absl::FailedPreconditionError(absl::StrCat(path, " was written by a newer release of pathways; name another file"));
   PW_RETURN_IF_ERROR(file->Run("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"));
   PW_RETURN_IF_ERROR(file->Run(kTable));
   return file;

@@ -1,7 +1,7 @@
-// UsageFile: what users have used, by day, in an SQLite file (docs/operators.md). `pathways usage` reads it.
+// UsageFile: the usage of each user and day, in an SQLite file (docs/operators.md). `pathways usage` reads it.
 //
-// One row for each day (UTC) and user; numbers are added to it. The file is opened with a write-ahead log, so that readers do not wait for the writer.
-// Blocks: for a thread that may wait for the disk.
+// The file has one row for each day (UTC) and user, to which Add adds. It has a write-ahead log, so that readers do not wait for
+// the writer. Its methods block: for a thread that may wait for the disk.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ namespace pw::usage {
 
 class UsageFile {
  public:
-  // Makes the file if it is not there. FAILED_PRECONDITION: it is no such file, or of a newer release; else why it cannot be opened.
+  // Makes the file if it does not exist. FAILED_PRECONDITION: it is another kind of file, or of a newer release. UNAVAILABLE: it
+  // cannot be opened.
   static absl::StatusOr<std::unique_ptr<UsageFile>> Open(const std::string& path);
   ~UsageFile();
 

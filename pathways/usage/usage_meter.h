@@ -1,9 +1,9 @@
-// UsageMeter: adds up what the sessions of each user use, until it is taken and stored. Pure.
+// UsageMeter: sums the usage of each user's sessions, until it is taken and stored. Pure.
 //
-// Device time may come after a session's end: devices finish what was launched. So a session's user is remembered until two takes have passed without
-// news of it.
+// Device time may be added after a session's end, because devices finish their launches. So the meter remembers the session's
+// user until two takes have found no new usage.
 //
-// Invariant UM-1: what is added for a session that was opened is in exactly one Take. Strand-confined.
+// Invariant UM-1: usage added for an opened session is in exactly one Take. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,12 @@ struct Usage {
   int64_t computations = 0;
   double compile_seconds = 0;     // from a program's arrival until its hosts have it; cached programs take little
   double array_byte_seconds = 0;  // bytes of arrays, for as long as they were held
-  int64_t sessions = 0;           // that began
+  int64_t sessions = 0;           // number of sessions that began
 
   Usage& operator+=(const Usage& other);
-  bool empty() const { return device_seconds == 0 && computations == 0 && compile_seconds == 0 && array_byte_seconds == 0 && sessions == 0; }
+  bool empty() const {
+    return device_seconds == 0 && computations == 0 && compile_seconds == 0 && array_byte_seconds == 0 && sessions == 0;
+  }
 };
 
 struct Entry {
@@ -39,9 +41,9 @@ class UsageMeter {
  public:
   void Open(SessionId session, std::string user);
   void End(SessionId session);
-  // Adds to an open session, or one that has ended lately; others are ignored.
+  // Adds to an open session, or to one that has ended lately. Ignores other sessions.
   void Add(SessionId session, const Usage& used);
-  // Returns what was added since the last call, by user.
+  // Returns the usage added since the last call, by user.
   std::vector<Entry> Take();
 
  private:
@@ -49,7 +51,7 @@ class UsageMeter {
     std::string user;
     Usage used;
     bool ended = false;
-    int quiet = 0;  // takes since its end without news
+    int quiet = 0;  // consecutive takes without new usage since its end
   };
   std::map<SessionId, Session> sessions_;
 };

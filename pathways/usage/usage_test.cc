@@ -29,7 +29,7 @@ TEST(UsageMeter, AddsUpByUserUntilItIsTaken) {
   meter.Open(SessionId(3), "bob");
   meter.Add(SessionId(1), {.device_seconds = 2, .computations = 3});
   meter.Add(SessionId(2), {.device_seconds = 0.5});
-  meter.Add(SessionId(9), {.device_seconds = 100});  // nobody's
+  meter.Add(SessionId(9), {.device_seconds = 100});  // not a session
   const std::vector<Entry> taken = meter.Take();
   ASSERT_EQ(taken.size(), 2u);
   EXPECT_EQ(taken[0].user, "ada");
@@ -74,17 +74,20 @@ class UsageFileTest : public testing::Test {
   UsageFileTest() { std::filesystem::remove_all(path); }
   ~UsageFileTest() override { std::filesystem::remove_all(path); }
 
-  // Each row as text.
+  // Returns each row as text.
   std::vector<std::string> Rows() {
     sqlite3* database = nullptr;
     EXPECT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
     std::vector<std::string> rows;
-    sqlite3_exec(database, "SELECT day || ' ' || user || ' ' || device_seconds || ' ' || computations || ' ' || sessions FROM usage ORDER BY day, user",
-                 [](void* out, int, char** values, char**) {
-                   static_cast<std::vector<std::string>*>(out)->push_back(values[0]);
-                   return 0;
-                 },
-                 &rows, nullptr);
+    sqlite3_exec(
+        database,
+        "SELECT day || ' ' || user || ' ' || device_seconds || ' ' || computations || ' ' || sessions FROM usage ORDER BY day, "
+        "user",
+        [](void* out, int, char** values, char**) {
+          static_cast<std::vector<std::string>*>(out)->push_back(values[0]);
+          return 0;
+        },
+        &rows, nullptr);
     sqlite3_close(database);
     return rows;
   }
@@ -94,7 +97,8 @@ class UsageFileTest : public testing::Test {
 
 TEST_F(UsageFileTest, AddsToTheRowOfTheDayAndTheUser) {
   auto file = *UsageFile::Open(path);
-  EXPECT_TRUE(file->Add(kNoon, {{"ada", {.device_seconds = 1.5, .computations = 2, .sessions = 1}}, {"bo'b", {.computations = 7}}}).ok());
+  EXPECT_TRUE(
+      file->Add(kNoon, {{"ada", {.device_seconds = 1.5, .computations = 2, .sessions = 1}}, {"bo'b", {.computations = 7}}}).ok());
   EXPECT_TRUE(file->Add(kNoon + absl::Hours(11), {{"ada", {.device_seconds = 0.5, .computations = 1}}}).ok());
   EXPECT_TRUE(file->Add(kNoon + absl::Hours(12), {{"ada", {.device_seconds = 8}}}).ok());
   EXPECT_THAT(Rows(), ElementsAre("2023-11-15 ada 2.0 3 1", "2023-11-15 bo'b 0.0 7 0", "2023-11-16 ada 8.0 0 0"));
@@ -128,11 +132,12 @@ TEST_F(UsageFileTest, WhatCannotBeWrittenIsWrittenLater) {
   ASSERT_EQ(sqlite3_exec(other, "DROP TABLE usage", nullptr, nullptr, nullptr), SQLITE_OK);
   writer->Write({{"ada", {.computations = 1}}});
   disk.RunUntilIdle();
-  ASSERT_EQ(sqlite3_exec(other,
-                         "CREATE TABLE usage (day TEXT, user TEXT, device_seconds REAL, computations INTEGER, compile_seconds REAL, "
-                         "array_byte_seconds REAL, sessions INTEGER, PRIMARY KEY (day, user))",
-                         nullptr, nullptr, nullptr),
-            SQLITE_OK);
+  ASSERT_EQ(
+      sqlite3_exec(other,
+                   "CREATE TABLE usage (day TEXT, user TEXT, device_seconds REAL, computations INTEGER, compile_seconds REAL, "
+                   "array_byte_seconds REAL, sessions INTEGER, PRIMARY KEY (day, user))",
+                   nullptr, nullptr, nullptr),
+      SQLITE_OK);
   sqlite3_close(other);
   writer->Write({{"ada", {.computations = 2}}, {"bob", {.computations = 4}}});
   disk.RunUntilIdle();

@@ -8,7 +8,8 @@
 
 namespace pw::usage {
 
-absl::StatusOr<std::unique_ptr<UsageWriter>> UsageWriter::Open(const std::string& path, Executor* disk, std::function<absl::Time()> wall_clock) {
+absl::StatusOr<std::unique_ptr<UsageWriter>> UsageWriter::Open(const std::string& path, Executor* disk,
+                                                               std::function<absl::Time()> wall_clock) {
   PW_ASSIGN_OR_RETURN(auto file, UsageFile::Open(path));
   return std::unique_ptr<UsageWriter>(new UsageWriter(std::move(file), disk, std::move(wall_clock)));
 }
@@ -19,7 +20,7 @@ void UsageWriter::Write(std::vector<Entry> entries) {
 }
 
 void UsageWriter::WriteNow(std::vector<Entry> entries) {
-  std::map<std::string, Usage> by_user;  // so that a disk that stays full costs no more memory than there are users
+  std::map<std::string, Usage> by_user;  // while the disk stays full, memory grows only with the number of users
   for (const std::vector<Entry>* some : {&unwritten_, &entries}) {
     for (const Entry& entry : *some) by_user[entry.user] += entry.used;
   }

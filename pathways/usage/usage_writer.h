@@ -1,5 +1,5 @@
-// UsageWriter: keeps usage in a file (usage_file.h), on a thread that may wait for the disk. What cannot be written is kept and written with what
-// comes next; a failure is logged once, until a write succeeds.
+// UsageWriter: adds usage to a file (usage_file.h), on a thread that may wait for the disk. Usage that cannot be written is kept
+// and written with the next one. A failure is logged once, until a write succeeds.
 #pragma once
 
 #include <functional>
@@ -9,17 +9,19 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/usage/usage_file.h"
 
 namespace pw::usage {
 
 class UsageWriter {
  public:
-  // `disk` runs one task at a time. `wall_clock`: the time in UTC. Both must outlive this, and `disk` must be drained before the end of this.
-  static absl::StatusOr<std::unique_ptr<UsageWriter>> Open(const std::string& path, Executor* disk, std::function<absl::Time()> wall_clock);
+  // `disk` runs one task at a time. `wall_clock` returns the time in UTC. Both must outlive this, and `disk` must have run all
+  // its tasks before this is destroyed.
+  static absl::StatusOr<std::unique_ptr<UsageWriter>> Open(const std::string& path, Executor* disk,
+                                                           std::function<absl::Time()> wall_clock);
 
-  // Any thread.
+  // Writes later, on `disk`. Any thread.
   void Write(std::vector<Entry> entries);
 
  private:
@@ -30,7 +32,7 @@ class UsageWriter {
   const std::unique_ptr<UsageFile> file_;
   Executor* const disk_;
   const std::function<absl::Time()> wall_clock_;
-  std::vector<Entry> unwritten_;  // used on `disk` only, as are those below
+  std::vector<Entry> unwritten_;  // used on `disk` only, as all below
   bool complained_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/net/certificates.h"
+#include "pathways/net/tls/certificates.h"
 #include "pathways/worker/metrics_page.h"
 
 namespace pw::worker {
@@ -50,7 +50,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
 
   void SetConnection(net::Connection* connection) { connection_ = connection; }
   absl::Time last_heard() const { return last_heard_.load(); }
-  // Pongs tell what has been received. The connection must end before the stream.
+  // From now on, pongs acknowledge received frames. The stream must outlive the connection.
   void SetStream(const net::ResumableLink* stream) { stream_.store(stream); }
 
   void OnFrame(net::Frame frame) override {
@@ -105,7 +105,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
   Executor* const strand_;
   Clock* const clock_;
   const std::weak_ptr<bool> alive_;
-  net::Connection* connection_ = nullptr;  // constant once delivery has begun
+  net::Connection* connection_ = nullptr;                    // constant once delivery has begun
   std::atomic<const net::ResumableLink*> stream_ = nullptr;  // if it is resumable
   std::atomic<absl::Time> last_heard_;
 };
@@ -236,7 +236,7 @@ v1::FromWorker ControllerLink::Resume() const {
   return message;
 }
 
-// Counts a frame of the stream, and what it acknowledges.
+// Counts a frame of the stream, and takes in its acknowledgement.
 absl::Status ControllerLink::Count(const v1::ToWorker& batch, size_t bytes) {
   if (batch.has_received()) {
     PW_RETURN_IF_ERROR(stream_->Acknowledge({batch.received().urgent(), batch.received().bulk()}));
@@ -342,7 +342,7 @@ void ControllerLink::Lost(uint64_t generation, const absl::Status& reason) {
   if (generation != generation_ || connection_ == nullptr) return;
   const bool asked = std::exchange(asking_, false);
   if (worker_ != nullptr && !stopped_ && stream_->resumable() && absl::IsUnavailable(reason)) {
-    ++generation_;  // what the old connection has delivered and is not handled yet comes again
+    ++generation_;  // delivered frames that are not handled yet come again
     stream_->Lose();
     connection_ = nullptr;
     handler_ = nullptr;
@@ -423,12 +423,11 @@ void ControllerLink::Finish(const absl::Status& status) {
   if (stopped_) return;
   stopped_ = true;
   ++generation_;
-  strand_->Post(
-      [this, status, alive = std::weak_ptr<bool>(alive_)] {  // not inside a command of the Worker being dropped
-        if (alive.expired()) return;
-        Drop();
-        finished_(status);
-      });
+  strand_->Post([this, status, alive = std::weak_ptr<bool>(alive_)] {  // not inside a command of the Worker being dropped
+    if (alive.expired()) return;
+    Drop();
+    finished_(status);
+  });
 }
 
 void ControllerLink::Stop(std::string reason, Task stopped) {

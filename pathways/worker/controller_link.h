@@ -1,24 +1,25 @@
-// ControllerLink: the worker's connection to its controller. Joins the cluster, answers heartbeats, makes a broken connection again, and joins
-// again after the controller is lost.
+// ControllerLink: the worker's connection to its controller. It joins the cluster, answers heartbeats, makes a broken connection
+// again, and joins again after the controller is lost.
 //
 //   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► broken ──► connecting ──► asking ──Resumed──► serving
 //                                              │                         └─ in vain, or GivenUp ─┐
 //                                              └─ lost, if the connection cannot be made again ──┴─► the Worker and all it holds are dropped, and
 //                                                                                                    it joins anew
 //
-// A connection can be made again if Welcome had a key (worker.proto). The worker tries that until the controller says that it does not keep this host,
-// until nobody has listened at the controller's address for kRefusedFor (it has ended; one that is started anew knows no host), or for
-// kPatience, or the controller's grace if that is longer: a controller that is stopped, or that the network hides, finds its arrays again.
+// A connection can be made again if Welcome had a key (worker.proto). So a controller that was stopped or cut off finds its
+// arrays again. The worker gives up if the controller does not keep this host (GivenUp), or if more than kMostKeptBytes of frames
+// wait. It also gives up if no process has listened at the controller's address for kRefusedFor: the controller has ended, and a
+// new one knows no host. At the latest it gives up after kPatience, or the controller's grace if that is longer.
 //
-// The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. After three heartbeat
-// intervals of silence the controller counts as lost. A connection that can be made again is given up after three quarters of that: another one
-// may get through before the controller misses this host.
+// The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. The controller
+// counts as lost after three heartbeat intervals of silence. A connection that can be made again is given up after three quarters
+// of that: another one may get through before the controller misses this host.
 //
 // Invariants:
 //   CK-1  the strand's idle hook sends the events that the commands of a turn have produced
 //   CK-2  a malformed frame ends the connection with a reason, never the process
 //   CK-3  nothing is started after `finished` has been called
-//   CK-4  a frame of the controller takes effect once, in order, whatever connections break (net/resumable_link.h)
+//   CK-4  a frame of the controller takes effect once, in order, even if connections break (net/resumable/resumable_link.h)
 // Lives on the worker's strand. The connection's thread only posts to the strand and answers pings.
 #pragma once
 
@@ -30,12 +31,12 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/timer_queue.h"
-#include "pathways/net/attempts.h"
-#include "pathways/net/resumable_link.h"
-#include "pathways/net/shared_memory.h"
-#include "pathways/net/tls.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/timer_queue.h"
+#include "pathways/net/resumable/attempts.h"
+#include "pathways/net/resumable/resumable_link.h"
+#include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/tls/tls.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/worker.h"
 
@@ -49,7 +50,8 @@ struct LinkOptions {
   std::string lane_address;  // where clients connect; empty: they cannot
   int64_t pid = 0;
   std::string token;  // join token, if the controller requires one
-  std::shared_ptr<net::Tls> tls = nullptr;  // of the transports: shows the certificate that the controller makes for this host; null: TLS is off
+  std::shared_ptr<net::Tls> tls =
+      nullptr;  // of the transports: shows the certificate that the controller makes for this host; null: TLS is off
   bool exit_with_controller = false;
   bool share_memory = true;                            // with processes of the same machine, if possible
   absl::Duration connect_timeout = absl::Seconds(10);  // of one attempt; attempts are repeated
@@ -126,15 +128,15 @@ class ControllerLink {
   absl::Duration patience_;
   std::unique_ptr<Worker> worker_;
   std::vector<std::unique_ptr<net::Connection>> early_peers_;  // accepted before Welcome was read
-  bool asking_ = false;                                        // for the answer to Resume
+  bool asking_ = false;                                        // Resume has not been answered
   struct EarlyFrame {
     pathways::v1::ToWorker batch;
     Bytes payload;
     size_t bytes;
   };
-  std::vector<EarlyFrame> early_frames_;  // of the bulk lane, which have overtaken the answer; few (RL-3)
+  std::vector<EarlyFrame> early_frames_;  // of the bulk lane, ahead of the answer to Resume; few (RL-3)
   absl::Time broken_since_, attempt_began_;
-  absl::Time refused_since_ = absl::InfiniteFuture();  // nobody has listened there in any attempt since
+  absl::Time refused_since_ = absl::InfiniteFuture();  // no process has listened there since then
   net::Attempts attempts_;
   absl::Duration silence_limit_, silence_limit_served_;
   bool complained_ = false;  // whether an unreachable controller has been logged

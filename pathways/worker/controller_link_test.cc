@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/net/certificates.h"
+#include "pathways/net/tls/certificates.h"
 #include "pathways/worker/testing.h"
 
 namespace pw::worker {

@@ -42,7 +42,8 @@ void AddDataflow(const pathways::v1::MetricsReport::Dataflow& dataflow, MetricsT
 std::string MetricsPage::Text() const {
   MetricsText text;
   text.Gauge("pathways_worker_info", "Always 1; its labels name the host.").Value({{"island", island}, {"host", host}}, 1);
-  text.Gauge("pathways_worker_joined", "1 while this host is part of a cluster, 0 while it waits for a controller.").Value(joined ? 1 : 0);
+  text.Gauge("pathways_worker_joined", "1 while this host is part of a cluster, 0 while it waits for a controller.")
+      .Value(joined ? 1 : 0);
   text.Counter("pathways_worker_launches_total", "Computations that the devices have completed since the host joined.")
       .Value(static_cast<double>(metrics.launches()));
   text.Counter("pathways_worker_device_seconds_total", "Device time of these computations, summed over devices.")

@@ -17,9 +17,10 @@ TEST(MetricsPage, ShowsLaunchesMemoryAndWaits) {
   page.metrics.mutable_memory()->add_devices()->set_used_bytes(77);
   page.health.set_memory_waits(2);
   const std::string text = page.Text();
-  for (const char* line : {"pathways_worker_info{island=\"rack1\",host=\"one\"} 1\n", "pathways_worker_joined 1\n", "pathways_worker_launches_total 9\n",
-                           "pathways_worker_device_seconds_total 0.25\n", "pathways_worker_device_memory_used_bytes{ordinal=\"1\"} 77\n",
-                           "pathways_worker_memory_waits 2\n", "pathways_worker_spill_moves_total{direction=\"out\"} 4\n"}) {
+  for (const char* line : {"pathways_worker_info{island=\"rack1\",host=\"one\"} 1\n", "pathways_worker_joined 1\n",
+                           "pathways_worker_launches_total 9\n", "pathways_worker_device_seconds_total 0.25\n",
+                           "pathways_worker_device_memory_used_bytes{ordinal=\"1\"} 77\n", "pathways_worker_memory_waits 2\n",
+                           "pathways_worker_spill_moves_total{direction=\"out\"} 4\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

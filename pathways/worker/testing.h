@@ -1,5 +1,5 @@
-// WorkerHarness: a worker under test with a simulated runtime, manual executors, and a connection that records what the worker sends
-// (testing_connection.h). Not for products.
+// WorkerHarness: a worker under test with a simulated runtime, manual executors, and a connection that records the worker's
+// messages (testing_connection.h). Not for products.
 #pragma once
 
 #include <cstring>
@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/strand.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/device/simulated/testing.h"
-#include "pathways/net/memory_transport.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/in_memory/memory_transport.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/worker/testing_connection.h"
 #include "pathways/worker/worker.h"
 
@@ -44,12 +44,12 @@ class WorkerHarness {
     uint32_t host = 1;
     std::string compile_cache;
     net::Transport* transport = nullptr;
-    bool takes_shared = false;  // the controller can open what the worker shares
+    bool takes_shared = false;  // the controller can open the worker's shared memory
     bool checksum = false;
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: its own
     Clock* clock = nullptr;              // null: the machine's
     Timers* timers = nullptr;
-    storage::Roots client_files;  // what clients may use
+    storage::Roots client_files;  // folders that clients may use
     bool has_disk = true;
   };
   explicit WorkerHarness(Setup setup)
@@ -85,7 +85,7 @@ class WorkerHarness {
     Settle();
   }
 
-  // Sends a command. It has taken effect when this returns; what it waits for may not have.
+  // Sends a command, and runs the strand unless hold_commands. The command may still wait for its inputs afterwards.
   void Do(const v1::Command& command, const std::string& payload = "") {
     v1::ToWorker batch;
     *batch.add_commands() = command;
@@ -101,7 +101,9 @@ class WorkerHarness {
       if (!hold_copies) copy_executor.RunUntilIdle();
       if (!hold_disk) disk_executor.RunUntilIdle();
       const size_t held = (hold_copies ? copy_executor.size() : 0) + (hold_disk ? disk_executor.size() : 0);
-      if (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() + disk_executor.size() == held) break;
+      if (executor.size() + device_executor.size() + compile_executor.size() + copy_executor.size() + disk_executor.size() ==
+          held)
+        break;
     }
   }
 

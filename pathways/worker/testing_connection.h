@@ -1,4 +1,4 @@
-// For tests of the worker: a connection that records what the worker sends.
+// For tests of the worker: a connection that records the worker's messages.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "pathways/base/testing/manual_world.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/dataflow.pb.h"
 #include "pathways/v1/worker.pb.h"
@@ -18,7 +18,7 @@ namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
-// Records what a worker sends.
+// Records the messages of a worker.
 class RecordingConnection : public net::Connection {
  public:
   void Start(Handler*) override {}

@@ -120,7 +120,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
-      if (core_.ended.contains(SessionId(command.chunk().session()))) return;  // shared memory too: the controller has released what it lent
+      if (core_.ended.contains(SessionId(command.chunk().session())))
+        return;  // shared memory too: the controller has released it
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:
       if (core_.ended.contains(SessionId(command.abort_transfer().session()))) return;

@@ -49,18 +49,18 @@ struct Environment {
   Clock* clock = nullptr;
   Timers* timers = nullptr;  // may be null
   Executor* compile_pool = nullptr;
-  Executor* copy_pool =
-      nullptr;  // where large copies between memories of this host are made; null: the device runtime makes them
-  Executor* disk = nullptr;      // waits for files of clients; null: there are none
-  storage::Roots client_files;   // the folders that clients may use
+  Executor* copy_pool = nullptr;  // makes large copies between memories of this host; null: the device runtime makes them
+  Executor* disk = nullptr;       // reads and writes clients' files; null: such commands fail
+  storage::Roots client_files;    // the folders that clients may use
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
   PythonOptions python;
   int* next_launch_id = nullptr;
   Limits limits;
-  bool checksum = false;          // transfers to other workers are checksummed
-  bool shares_memory = true;      // with other processes of this machine
-  std::function<pathways::v1::Examination()> examine_machine;  // what is known of the machine, without the launches; null: nothing
+  bool checksum = false;      // transfers to other workers are checksummed
+  bool shares_memory = true;  // with other processes of this machine
+  std::function<pathways::v1::Examination()>
+      examine_machine;            // describes the machine, without the launches; null: an empty answer
   bool peers_in_process = false;  // the other workers are in this process: data is passed to them without a copy
 };
 
@@ -70,7 +70,7 @@ class Worker {
   Worker(const Environment& environment, net::FrameSink* sink, const pathways::v1::Welcome& welcome);
   ~Worker();
 
-  // Handles one frame's commands and their concatenated payloads. The link handles what begins and ends connections, and Ping.
+  // Handles one frame's commands and their concatenated payloads. The link handles Ping and the commands about connections.
   absl::Status Handle(const pathways::v1::ToWorker& batch, const Bytes& payload);
   // Sends the events that have gathered. Called when the strand has run empty.
   void Idle();
@@ -81,7 +81,7 @@ class Worker {
   // For the listener of lanes.
   ClientLanes& lanes() { return lanes_; }
   int64_t arrays() const { return core_.store.arrays(); }
-  // The programs of many nodes that this host has a part of.
+  // Number of programs of many nodes in which this host has a part.
   size_t programs() const { return housekeeping_.runtime().GraphsWith(program::kNodeOperator); }
   uint64_t configuration() const { return configuration_; }  // its version
   Spill& spill() { return core_.spill; }

@@ -7,7 +7,8 @@
 namespace pw::c_table {
 namespace {
 
-// Returns the name of an entry: that of its arguments without "_Args". `function`: the name of a function with these as parameter "Args".
+// Returns the name of an entry, which is the name of its arguments without "_Args". `function` is the name of a function template
+// with these as parameter "Args".
 std::string NameIn(const std::string& function) {
   static constexpr char kBefore[] = "Args = ";
   const size_t before = function.find(kBefore);
@@ -48,12 +49,11 @@ void FillDefaults(PJRT_Api* api) {
   RefuseAll(api->PJRT_Memory_Id, api->PJRT_Memory_Kind, api->PJRT_Memory_DebugString, api->PJRT_Memory_ToString,
             api->PJRT_Memory_AddressableByDevices, api->PJRT_Memory_Kind_Id);
   RefuseAll(api->PJRT_Executable_Destroy, api->PJRT_Executable_Name, api->PJRT_Executable_NumReplicas,
-            api->PJRT_Executable_NumPartitions, api->PJRT_Executable_NumOutputs,
-            api->PJRT_Executable_SizeOfGeneratedCodeInBytes, api->PJRT_Executable_GetCostAnalysis,
-            api->PJRT_Executable_OutputMemoryKinds, api->PJRT_Executable_OptimizedProgram, api->PJRT_Executable_Serialize,
-            api->PJRT_Executable_DeserializeAndLoad, api->PJRT_Executable_OutputElementTypes);
-  RefuseAll(api->PJRT_Executable_OutputDimensions, api->PJRT_Executable_Fingerprint,
-            api->PJRT_Executable_GetCompiledMemoryStats, api->PJRT_Executable_GetCompileOptions);
+            api->PJRT_Executable_NumPartitions, api->PJRT_Executable_NumOutputs, api->PJRT_Executable_SizeOfGeneratedCodeInBytes,
+            api->PJRT_Executable_GetCostAnalysis, api->PJRT_Executable_OutputMemoryKinds, api->PJRT_Executable_OptimizedProgram,
+            api->PJRT_Executable_Serialize, api->PJRT_Executable_DeserializeAndLoad, api->PJRT_Executable_OutputElementTypes);
+  RefuseAll(api->PJRT_Executable_OutputDimensions, api->PJRT_Executable_Fingerprint, api->PJRT_Executable_GetCompiledMemoryStats,
+            api->PJRT_Executable_GetCompileOptions);
   RefuseAll(api->PJRT_LoadedExecutable_Destroy, api->PJRT_LoadedExecutable_GetExecutable,
             api->PJRT_LoadedExecutable_AddressableDevices, api->PJRT_LoadedExecutable_Delete,
             api->PJRT_LoadedExecutable_IsDeleted, api->PJRT_LoadedExecutable_Execute, api->PJRT_LoadedExecutable_Fingerprint,
@@ -62,14 +62,12 @@ void FillDefaults(PJRT_Api* api) {
             api->PJRT_Buffer_UnpaddedDimensions, api->PJRT_Buffer_DynamicDimensionIndices, api->PJRT_Buffer_GetMemoryLayout,
             api->PJRT_Buffer_OnDeviceSizeInBytes, api->PJRT_Buffer_Device, api->PJRT_Buffer_Memory, api->PJRT_Buffer_Delete,
             api->PJRT_Buffer_IsDeleted, api->PJRT_Buffer_CopyToDevice);
-  RefuseAll(api->PJRT_Buffer_ToHostBuffer, api->PJRT_Buffer_IsOnCpu, api->PJRT_Buffer_ReadyEvent,
-            api->PJRT_Buffer_UnsafePointer, api->PJRT_Buffer_IncreaseExternalReferenceCount,
-            api->PJRT_Buffer_DecreaseExternalReferenceCount, api->PJRT_Buffer_OpaqueDeviceMemoryDataPointer,
-            api->PJRT_Buffer_CopyToMemory, api->PJRT_Buffer_CopyRawToHost, api->PJRT_Buffer_CopyRawToHostFuture,
-            api->PJRT_Buffer_DonateWithControlDependency);
-  RefuseAll(api->PJRT_CopyToDeviceStream_Destroy, api->PJRT_CopyToDeviceStream_AddChunk,
-            api->PJRT_CopyToDeviceStream_TotalBytes, api->PJRT_CopyToDeviceStream_GranuleSize,
-            api->PJRT_CopyToDeviceStream_CurrentBytes);
+  RefuseAll(api->PJRT_Buffer_ToHostBuffer, api->PJRT_Buffer_IsOnCpu, api->PJRT_Buffer_ReadyEvent, api->PJRT_Buffer_UnsafePointer,
+            api->PJRT_Buffer_IncreaseExternalReferenceCount, api->PJRT_Buffer_DecreaseExternalReferenceCount,
+            api->PJRT_Buffer_OpaqueDeviceMemoryDataPointer, api->PJRT_Buffer_CopyToMemory, api->PJRT_Buffer_CopyRawToHost,
+            api->PJRT_Buffer_CopyRawToHostFuture, api->PJRT_Buffer_DonateWithControlDependency);
+  RefuseAll(api->PJRT_CopyToDeviceStream_Destroy, api->PJRT_CopyToDeviceStream_AddChunk, api->PJRT_CopyToDeviceStream_TotalBytes,
+            api->PJRT_CopyToDeviceStream_GranuleSize, api->PJRT_CopyToDeviceStream_CurrentBytes);
   RefuseAll(api->PJRT_TopologyDescription_Create, api->PJRT_TopologyDescription_Destroy,
             api->PJRT_TopologyDescription_PlatformName, api->PJRT_TopologyDescription_PlatformVersion,
             api->PJRT_TopologyDescription_GetDeviceDescriptions, api->PJRT_TopologyDescription_Serialize,

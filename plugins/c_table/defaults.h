@@ -1,4 +1,4 @@
-// Entries for what a plugin does not implement: no entry of a table is null, and each says what is missing.
+// Default entries of a C table: an entry that a plugin does not implement is not null, and returns an error that names it.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,10 +7,10 @@
 
 namespace pw::c_table {
 
-// Makes every entry but those of errors answer Refusal(its name). The plugin then sets those that it has.
+// Makes every entry, except those of errors, return Refusal(its name). The plugin then sets the entries that it implements.
 void FillDefaults(PJRT_Api* api);
 
-// Each plugin defines this: UNIMPLEMENTED, worded for its users.
+// Returns UNIMPLEMENTED, worded for the plugin's users. Each plugin defines it.
 absl::Status Refusal(absl::string_view entry);
 
 }  // namespace pw::c_table

@@ -23,13 +23,13 @@ inline const Error* Own(const PJRT_Error* error) { return static_cast<const Erro
 
 inline PJRT_Error* NewError(absl::Status status) { return status.ok() ? nullptr : new Error(std::move(status)); }
 
-// Returns the status of the three fields that argument structs carry. Both enumerations have the same values by definition.
+// Makes a status of the three fields that argument structs carry. Both enumerations have the same values by definition.
 inline absl::Status StatusOf(PJRT_Error_Code code, const char* message, size_t size) {
   const absl::string_view text = message == nullptr ? absl::string_view() : absl::string_view(message, size);
   return absl::Status(static_cast<absl::StatusCode>(code), text);
 }
 
-// Sets the two fields by which an argument struct returns a text.
+// Sets the two fields in which an argument struct returns a text.
 inline void SetText(absl::string_view text, const char** data, size_t* size) {
   *data = text.data();
   *size = text.size();
@@ -39,7 +39,7 @@ void FillErrorEntries(PJRT_Api* api);
 
 }  // namespace pw::c_table
 
-// Whether the caller's struct has the field: hosts built against an older header omit the end of a struct.
+// True if the caller's struct has the field: hosts built against an older header omit the end of a struct.
 #define PW_HAS_FIELD(args, field)                                                                             \
   ((args)->struct_size >=                                                                                     \
    static_cast<size_t>(reinterpret_cast<const char*>(&(args)->field) - reinterpret_cast<const char*>(args)) + \

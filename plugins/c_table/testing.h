@@ -11,7 +11,7 @@
 
 namespace pw::c_table::testing {
 
-// Never unloaded: the library cannot be unloaded.
+// Loads the library once. It is never unloaded, because it cannot be.
 inline const PJRT_Api* Api() {
   static const PJRT_Api* const api = [] {
     void* library = dlopen(PW_PLUGIN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -36,7 +36,7 @@ struct Outcome {
   bool ok() const { return code == PJRT_Error_Code_OK; }
 };
 
-// Frees `error`.
+// Returns the error's code and message, and frees it.
 inline Outcome Take(PJRT_Error* error) {
   if (error == nullptr) return {};
   PW_ARGS(PJRT_Error_GetCode_Args, code);

@@ -1,7 +1,7 @@
-// The PJRT C API of the wheel, whichever version it has. Our plugins implement version 0.90, that of tensorflow-cpu 2.21.
+// Includes the PJRT C API of the wheel, of any version. Our plugins implement version 0.90, that of tensorflow-cpu 2.21.
 //
-// Newer headers define the error and the memory, each of which begins with a table of functions for hosts of newer versions. Older headers
-// leave both to the library. So ours derive from them.
+// Newer headers define PJRT_Error and PJRT_Memory, each of which begins with a table of functions for hosts of newer versions.
+// Older headers leave both to the library. So our errors and memories derive from them.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ PJRT_Api MakeApi() {
   api.struct_size = c_table::kApiSize;
   api.extension_start = Extensions();
   api.pjrt_api_version = c_table::kApiVersion;
-  api.pjrt_api_version.minor_version = 91;  // it brought the shardings extension, for which hosts do not ask older tables
+  api.pjrt_api_version.minor_version = 91;  // older tables are not asked for the shardings extension
   c_table::FillDefaults(&api);
   c_table::FillErrorEntries(&api);
   api.PJRT_Plugin_Initialize = [](PJRT_Plugin_Initialize_Args*) -> PJRT_Error* { return nullptr; };

@@ -13,7 +13,7 @@
 namespace pw::pathways_pjrt {
 namespace {
 
-// Hosts may keep what they got, so nothing that was set here is freed.
+// Hosts may keep pointers to the attributes, so earlier ones are never freed.
 std::atomic<const c_table::NamedValues*>& Current() {
   static std::atomic<const c_table::NamedValues*> current = new c_table::NamedValues;
   return current;

@@ -1,5 +1,5 @@
-// Attributes of the plugin. The C API asks the library for them, but they are those of the cluster: which StableHLO its hosts read, above
-// all. Hosts ask after they have made a client, so these are the attributes of the newest client's cluster.
+// Attributes of the plugin, above all the StableHLO version that the cluster's hosts read. The C API asks the library for them,
+// although they belong to a cluster. Hosts ask after they have made a client, so these are the newest client's cluster's.
 #pragma once
 
 #include "pathways/session/session.h"

@@ -30,13 +30,13 @@ PJRT_Buffer* NewBuffer(PJRT_Device* device, PJRT_Memory* memory, std::shared_ptr
 
 namespace {
 
-constexpr int64_t kCopiedInPlace = 1 << 20;  // longer contents are copied by another thread than the session's
+constexpr int64_t kCopiedInPlace = 1 << 20;  // longer contents are copied by PJRT_Client::copier, not by the session's thread
 
 absl::Status Deleted(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, " called on deleted or donated buffer"));
 }
 
-// Copies what was fetched to where the host wants it.
+// Copies fetched contents to the host's memory.
 Future<Unit> CopyTo(void* dst, size_t room, const Future<Bytes>& contents, Executor* executor) {
   auto promise = std::make_shared<Promise<Unit>>();
   Future<Unit> done = promise->future();
@@ -89,7 +89,7 @@ PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
   return Copy(args->buffer, args->dst_device, MemoryOf(args->dst_device, ""), &args->dst_buffer);
 }
 
-// Several devices may have one memory: then the copy stays with the buffer's device if that is one of them.
+// Copies to a memory that several devices may have. The copy stays with the buffer's device if that is one of them.
 PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
   const auto& devices = Own(args->dst_memory)->devices;
   if (devices.empty()) return NewError(absl::InvalidArgumentError("no device has this memory"));
@@ -122,7 +122,7 @@ PJRT_Error* SizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
   return nullptr;
 }
 
-// Drops the buffer's reference to its array outside the lock. The cluster hears of it with the client's next request.
+// Drops the buffer's reference to its array, outside the lock. The client's next request tells the cluster.
 void Drop(PJRT_Buffer* buffer) {
   Place dropped;
   std::lock_guard<std::mutex> lock(buffer->mu);
@@ -162,7 +162,7 @@ void FillPlaces(PJRT_Api* api) {
     args->memory = args->buffer->memory;
     return nullptr;
   };
-  // Not in this process's memory, whatever the platform.
+  // False on every platform: the contents are not in this process's memory.
   api->PJRT_Buffer_IsOnCpu = [](PJRT_Buffer_IsOnCpu_Args* args) -> PJRT_Error* {
     args->is_on_cpu = false;
     return nullptr;

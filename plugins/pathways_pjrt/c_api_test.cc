@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/child_process.h"
+#include "pathways/base/process/child_process.h"
 #include "pathways/program/serialized_executable.h"
 #include "plugins/c_table/testing.h"
 #include "plugins/pathways_pjrt/package_calls.h"
@@ -291,7 +291,7 @@ TEST_F(Cluster, RunsAProgramOnEveryDeviceAndTakesItsResultsApart) {
   std::vector<PJRT_Buffer*> arguments, results, again;
   for (int d = 0; d < 4; ++d) arguments.push_back(Put({1, 2, 3, static_cast<float>(d)}, d));
   ASSERT_TRUE(TryRun(doubled, arguments, &results).ok());
-  ASSERT_TRUE(TryRun(doubled, results, &again).ok());  // the results as they are, one array
+  ASSERT_TRUE(TryRun(doubled, results, &again).ok());  // the results are still one array
   for (int d = 0; d < 4; ++d) EXPECT_THAT(Fetch(again[d]), ElementsAre(4, 8, 12, 4 * d));
   Destroy(results[0]);  // the others' array lives on
   EXPECT_THAT(Fetch(results[3]), ElementsAre(2, 4, 6, 6));

@@ -1,4 +1,4 @@
-// Counts what a call costs where the cluster is in the program's process: frames between controller and host, and allocations.
+// Counts the costs of a call to a cluster in the program's process: frames between controller and host, and allocations.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ std::atomic<bool> counting = false;
 std::atomic<int64_t> allocations = 0;
 }  // namespace
 
-// The library takes its memory from the process's operators.
+// Replaces the process's operators, from which the library takes its memory.
 __attribute__((noinline)) void* operator new(size_t size) {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = malloc(size)) return memory;
@@ -144,7 +144,7 @@ class OwnCluster : public ::testing::Test {
   PJRT_LoadedExecutable* increment_ = nullptr;
 };
 
-// 82 of our own and 17 of the device runtime's when this was written. Each costs more than most functions on the way.
+// There were 82 of our own and 17 of the device runtime's when this was written. Each costs more than most functions of the call.
 TEST_F(OwnCluster, ACallAllocatesLittle) {
   constexpr int kCalls = 200;
   PJRT_Buffer* x = Put(0);

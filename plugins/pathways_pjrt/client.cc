@@ -1,4 +1,4 @@
-// Clients: a session with a cluster, and what it says of itself.
+// Clients: a session with a cluster, and its properties.
 #include <unistd.h>
 
 #include <memory>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/notice.h"
+#include "pathways/base/process/notice.h"
 #include "pathways/base/status_macros.h"
 #include "plugins/pathways_pjrt/attributes.h"
 #include "plugins/pathways_pjrt/handles.h"
@@ -16,7 +16,7 @@
 namespace pw::pathways_pjrt {
 namespace {
 
-// As through the other door (bin/agent_main.cc).
+// The same text as that of the other door (bin/agent_main.cc).
 constexpr char kRemedy[] =
     "Arrays that lived there are lost. Start the program again, or in the same process: jax.clear_caches(); "
     "jax.extend.backend.clear_backends(), which connects anew once a controller runs there.";
@@ -25,9 +25,9 @@ constexpr char kRemedy[] =
 struct Options {
   client::Client::Options session;  // `cluster`, the controller's address; `description`, of this program; `patience`, in seconds
   std::string local;                // flags of a cluster in this process (own_cluster.h), instead of `cluster`
-  std::string callback_socket;      // where the package answers calls of programs (python_calls.h); empty: it does not
+  std::string callback_socket;      // where the package answers programs' calls (python_calls.h); empty: nowhere
   std::string callback_token;
-  bool virtual_devices = false;  // whether to show the devices of virtual slices: the package hides them from jax.devices()
+  bool virtual_devices = false;  // lists the devices of virtual slices, too; the package hides them from jax.devices()
 };
 
 std::string* TextNamed(absl::string_view name, Options& options) {
@@ -127,7 +127,7 @@ PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   }
   client->topology.client = client.get();
   for (const session::DeviceInfo& info : client->cluster().devices) DescribeDevice(client.get(), info);
-  if (options.virtual_devices) {  // after the cluster's own, so that no default names them
+  if (options.virtual_devices) {  // after the cluster's own, so that default assignments do not contain them
     for (const session::DeviceInfo& info : client->session->spares().devices) DescribeDevice(client.get(), info);
   }
   DescribeMemories(client.get(), options);
@@ -149,7 +149,7 @@ PJRT_Error* LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* ar
                                                    ": a cluster's devices have none; use their ids")));
 }
 
-// The first devices, replica-major.
+// Assigns the first devices, replica-major.
 PJRT_Error* DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args) {
   const auto& devices = args->client->devices;
   const size_t own = args->client->cluster().devices.size();

@@ -1,13 +1,14 @@
-// Compiling programs, and executables as bytes: what a program was compiled of, which a later client compiles again. So jax's persistent compilation
-// cache finds its programs here, and their machine code is in the compile caches of the cluster's hosts.
+// Compiles programs, and converts executables to bytes and back. The bytes hold the source of a program, which a later client
+// compiles again. So jax's persistent compilation cache works here; the machine code is in the compile caches of the cluster's
+// hosts.
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/await.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/await.h"
 #include "pathways/program/client_calls.h"
 #include "pathways/program/compile_options.h"
 #include "pathways/program/executable.h"
@@ -54,7 +55,7 @@ absl::StatusOr<Request> ReadRequest(ProgramSource source) {
   return request;
 }
 
-// Checks what the controller says of a program, before it is used to index lists.
+// Checks the controller's description of a program, before it is used to index lists.
 absl::Status CheckInfo(const session::ExecutableInfo& info, int replicas, int partitions) {
   const auto is_parameter = [&](int32_t i) { return i >= 0 && i < static_cast<int32_t>(info.parameters.size()); };
   if (info.devices.size() == static_cast<size_t>(replicas) * partitions && info.outputs.size() == info.output_specs.size() &&
@@ -76,7 +77,7 @@ absl::Status ReadParameters(Program& program) {
   return absl::OkStatus();
 }
 
-// Compiles the program that a port brings, or finds it.
+// Compiles the program that a port's options carry, or finds it.
 absl::StatusOr<std::shared_ptr<ManyNodes>> ProgramOf(PJRT_Client* client, PortOptions& port) {
   if (!port.program.empty()) {
     PW_ASSIGN_OR_RETURN(client::Executable info,
@@ -138,7 +139,7 @@ PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
   return nullptr;
 }
 
-// INVALID_ARGUMENT: a part of a program has no meaning without the others.
+// Returns INVALID_ARGUMENT for a port: a part of a program has no meaning without the others.
 absl::Status CheckHasSource(const Program& program, absl::string_view what) {
   if (!program.port.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a part of a program of many nodes has no ", what, "; make the program anew"));
@@ -170,7 +171,7 @@ PJRT_Error* GetCompileOptions(PJRT_Executable_GetCompileOptions_Args* args) {
   return nullptr;
 }
 
-// FAILED_PRECONDITION: another cluster's program may count on what this one's devices do not have.
+// Returns FAILED_PRECONDITION for another platform's program: it may need features that this cluster's devices do not have.
 absl::Status CheckPlatform(const program::SerializedExecutable& serialized, const session::ClusterInfo& cluster) {
   if (serialized.platform_name == cluster.platform_name && serialized.platform_version == cluster.platform_version)
     return absl::OkStatus();

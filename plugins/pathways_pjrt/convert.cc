@@ -57,7 +57,7 @@ std::vector<int64_t> RowMajor(size_t rank) {
   return order;
 }
 
-// Whether the list names each of `rank` dimensions once.
+// Returns whether the list names each of `rank` dimensions once.
 bool IsOrder(absl::Span<const int64_t> order, size_t rank) {
   std::vector<bool> seen(rank);
   for (int64_t d : order) {

@@ -1,4 +1,4 @@
-// Layouts between the forms of the session, of XLA's text and of the C API.
+// Converts layouts between the forms of the session, of XLA's text and of the C API.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ std::vector<int64_t> OrderOf(const std::string& layout, size_t rank);
 // Returns XLA's text of a layout without tiles, such as {1,0}.
 std::string TextOf(absl::Span<const int64_t> minor_to_major);
 
-// Returns the byte strides of the host's layout of a dense array; nullopt: row-major. `layout`: may be null, for row-major. UNIMPLEMENTED
-// for tiles.
+// Returns the byte strides of the host's layout of a dense array; nullopt for row-major. A null `layout` is row-major.
+// UNIMPLEMENTED for tiles.
 absl::StatusOr<std::optional<buffers::Dims>> StridesOf(const PJRT_Buffer_MemoryLayout* layout, buffers::DType dtype,
                                                        absl::Span<const int64_t> dims);
 
-// Returns OK if the layout that the host wants on the device is row-major, or none. UNIMPLEMENTED otherwise.
+// Returns OK if the host requests row-major or no layout on the device, else UNIMPLEMENTED.
 absl::Status CheckRowMajor(const PJRT_Buffer_MemoryLayout* layout, buffers::DType dtype, absl::Span<const int64_t> dims);
 
 }  // namespace pw::pathways_pjrt

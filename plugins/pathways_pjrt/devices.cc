@@ -1,4 +1,4 @@
-// Devices, memories and the topology: what the cluster says of them.
+// Devices, memories and the topology, as the cluster describes them.
 #include "plugins/pathways_pjrt/handles.h"
 
 namespace pw::pathways_pjrt {
@@ -42,7 +42,7 @@ void FillDevices(PJRT_Api* api) {
     return nullptr;
   };
   api->PJRT_Device_LocalHardwareId = [](PJRT_Device_LocalHardwareId_Args* args) -> PJRT_Error* {
-    args->local_hardware_id = -1;  // none: devices of several hosts share their numbers; the other door has None too
+    args->local_hardware_id = -1;  // none: devices of several hosts share their numbers; the other door also has None
     return nullptr;
   };
   api->PJRT_Device_AddressableMemories = [](PJRT_Device_AddressableMemories_Args* args) -> PJRT_Error* {

@@ -2,7 +2,7 @@
 #include <memory>
 #include <utility>
 
-#include "pathways/base/await.h"
+#include "pathways/base/threads/await.h"
 #include "plugins/pathways_pjrt/handles.h"
 
 namespace pw::pathways_pjrt {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/await.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/await.h"
 #include "plugins/pathways_pjrt/convert.h"
 #include "plugins/pathways_pjrt/handles.h"
 #include "xla/executable_metadata.pb.h"
@@ -98,7 +98,7 @@ PJRT_Error* CostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
   return nullptr;
 }
 
-// The host asks twice: for the size, then for the bytes.
+// The host calls it twice: for the size, then for the bytes.
 PJRT_Error* OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
   static constexpr absl::string_view kFormat = "hlo_with_config";
   PJRT_Executable* executable = args->executable;

@@ -1,4 +1,4 @@
-// Executions: the host's lists of buffers become arrays of the session, and the results buffers again.
+// Executions: turns the host's lists of buffers into arrays of the session, and the results into buffers.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -41,7 +41,7 @@ class Execution {
                           program_.port->program->Execute(program_.port->options, arrays, options.non_donatable));
       run.results = std::move(port.arrays);
       sent_ = std::move(port.sent);
-      run.end = Future<Unit>::Ready(Unit());  // of what the port does
+      run.end = Future<Unit>::Ready(Unit());  // the port itself has no work to wait for
     } else {
       run = program_.session->Execute(program_.info, handles, std::move(options));
     }
@@ -66,7 +66,7 @@ class Execution {
   // Returns the array of the buffers that the devices take as this argument.
   absl::StatusOr<std::shared_ptr<SharedArray>> Argument(size_t index) {
     absl::InlinedVector<Place, 8> places;
-    bool whole = true;  // the buffers are those of one array, in its order
+    bool whole = true;  // the buffers are all those of one array, in its order
     for (size_t d = 0; d < devices_.size(); ++d) {
       places.push_back(args_->argument_lists[d][index]->get());
       if (places[d].array == nullptr)
@@ -79,7 +79,7 @@ class Execution {
     return PutTogether(index, places);
   }
 
-  // The buffers keep the new array, so that the next execution finds it.
+  // Puts an array together. The buffers keep it, so that the next execution finds it.
   std::shared_ptr<SharedArray> PutTogether(size_t index, absl::Span<const Place> places) {
     std::vector<std::shared_ptr<SharedArray>> singles;
     for (const Place& place : places) singles.push_back(SharedArray::Single(place));
@@ -92,7 +92,7 @@ class Execution {
     return array;
   }
 
-  // The spec of an argument as a whole. The first token of a chain of ordered effects is, in jax, an empty array of booleans.
+  // Returns the spec of an argument's whole array. In jax, the first token of a chain of ordered effects is an empty bool array.
   buffers::ArraySpec SpecOf(size_t index) const {
     buffers::ArraySpec spec = program_.parameter_specs[index];
     const Shape& given = *args_->argument_lists[0][index]->shape;
@@ -109,7 +109,7 @@ class Execution {
       options.non_donatable.push_back(static_cast<int32_t>(given.non_donatable_input_indices[i]));
     options.launch_id = given.launch_id;
     if (args_->execute_device != nullptr) options.devices = {args_->execute_device->id()};
-    // All results become ready together, so the first tells the end, and is asked about anyway.
+    // All results become ready together, so the first one tells the end; jax asks about it anyway.
     const bool tell = args_->device_complete_events != nullptr && !program_.port.has_value();
     options.end = tell && program_.output_shapes.empty();
     options.ready = tell && !program_.output_shapes.empty();
@@ -122,7 +122,7 @@ class Execution {
            std::find(kept.begin(), kept.end(), index) == kept.end();
   }
 
-  // An array that is donated must be one argument only.
+  // Returns an error if a donated array is also another argument.
   absl::Status CheckDonated(const std::vector<int32_t>& kept, const std::vector<std::shared_ptr<SharedArray>>& arrays) const {
     if (program_.info->donated_inputs.empty()) return absl::OkStatus();
     std::vector<std::pair<const SharedArray*, int32_t>> sorted;
@@ -139,7 +139,7 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // The buffers of donated arguments are deleted, whether or not the execution succeeds.
+  // Deletes the buffers of donated arguments, whether or not the execution succeeds.
   void Donate(const std::vector<int32_t>& kept, const std::vector<std::shared_ptr<SharedArray>>& arrays) {
     for (int32_t index : program_.info->donated_inputs) {
       if (std::find(kept.begin(), kept.end(), index) != kept.end()) continue;

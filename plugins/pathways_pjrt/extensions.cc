@@ -22,7 +22,7 @@ PJRT_Error* SerializeLayout(PJRT_Layouts_MemoryLayout_Serialize_Args* args) {
   return nullptr;
 }
 
-// The session's arrays are row-major by default, whatever the device.
+// The session's arrays are row-major by default, on every device.
 PJRT_Error* ClientLayout(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args* args) {
   args->layout = new PJRT_Layouts_MemoryLayout{TextOf(OrderOf("", args->num_dims))};
   return nullptr;
@@ -45,7 +45,7 @@ PJRT_Error* OutputLayouts(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args* ar
   return nullptr;
 }
 
-// One value whose sharding is not known makes all unknown.
+// Returns the shardings of all values, or none if one of them is not known.
 PJRT_Error* Give(const ShardingLists& lists, size_t count, ShardingsArgs* args) {
   args->num_values = count;
   const bool known = lists.texts.size() == count;

@@ -7,11 +7,13 @@
 //  1. A handle is created by exactly one entry of the table and freed by its Destroy entry.
 //  2. Devices, memories and their descriptions live as long as their client, and all other handles of a client are destroyed before it.
 //  3. Names, dimensions and layouts that an entry returns by pointer live in the handle, are filled once, and never move.
-//  4. No entry throws. Only Client_Create, Client_Compile, DeserializeAndLoad, Client_Destroy, Event_Await, GetCostAnalysis and OptimizedProgram wait
-//     for the cluster.
-//  5. An error of the cluster is the value of what depends on it: entries that start something report only what is wrong with the call.
-//  6. Where the cluster is in this process, entries that post to it run its work before they return, if no other thread does
-//     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken. Destroying buffers posts nothing.
+//  4. No entry throws. Only Client_Create, Client_Compile, DeserializeAndLoad, Client_Destroy, Event_Await, GetCostAnalysis and
+//     OptimizedProgram wait for the cluster.
+//  5. An error of the cluster is the value of the buffers and events that depend on it. Entries that start work report only
+//     errors of the call itself.
+//  6. If the cluster is in this process, entries that post to it run its work before they return, unless another thread does
+//     (HelpedThread). So a small computation has ended when its Execute returns, and no thread was woken. Destroying buffers
+//     posts nothing.
 // Threads: all entries may be called from any thread. The mutable parts of a handle are guarded by its own mutex or are atomic.
 #pragma once
 
@@ -24,8 +26,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/base/helped_thread.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/helped_thread.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/client/client.h"
 #include "plugins/c_table/named_values.h"
 #include "plugins/pathways_pjrt/ports.h"
@@ -70,10 +72,10 @@ struct PJRT_TopologyDescription {
 };
 
 struct PJRT_Client {
-  // Moves large contents to where the host wants them. Outlives the session, which posts to it.
+  // Copies large contents to the host's memory. Outlives the session, which posts to it.
   pw::ThreadPool copier{"pw-pjrt-copy", 1};
-  std::shared_ptr<const void> own_cluster;  // of this process; null: the cluster is elsewhere
-  pw::HelpedThread* helped = nullptr;       // its thread, which entries help
+  std::shared_ptr<const void> own_cluster;  // in this process; null: the cluster is elsewhere
+  pw::HelpedThread* helped = nullptr;       // the own cluster's thread, which entries help
   std::unique_ptr<pw::client::Client> session;
   std::unique_ptr<pw::pathways_pjrt::PythonCalls> python_calls;  // null: programs cannot call this process
   std::deque<PJRT_Device> owned_devices;
@@ -121,7 +123,7 @@ struct Port {
 // ProgramSource: the input of a compilation. Empty for ports.
 struct ProgramSource {
   pw::Bytes module;     // StableHLO
-  std::string options;  // a serialized xla.CompileOptionsProto, as the host gave it
+  std::string options;  // the host's serialized xla.CompileOptionsProto
 };
 
 // A compiled program, or a port of one. Immutable; shared by its executable handles.
@@ -189,7 +191,7 @@ struct PJRT_Buffer {
 
 namespace pw::pathways_pjrt {
 
-// Returns the device's memory of this kind; the default one for an empty or unknown kind, null if there is none.
+// Returns the device's memory of this kind; the default one for an empty or unknown kind; null if there is none.
 PJRT_Memory* MemoryOf(const PJRT_Device* device, absl::string_view kind);
 
 PJRT_Buffer* NewBuffer(PJRT_Device* device, PJRT_Memory* memory, std::shared_ptr<const Shape> shape, Place place);

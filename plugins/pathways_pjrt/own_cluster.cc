@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "pathways/base/await.h"
-#include "pathways/base/flags.h"
 #include "pathways/base/log.h"
 #include "pathways/base/log_file.h"
+#include "pathways/base/process/flags.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/await.h"
 #include "pathways/bin/local_cluster.h"
 
 namespace pw::pathways_pjrt {
@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kPatienceAtEnd = absl::Seconds(10);
 
-// A cluster and the flags that it was started with.
+// A cluster and the flags with which it was started.
 struct Running {
   std::string flags;
   std::atomic<bool> ended = false;  // its host has ended
@@ -53,10 +53,10 @@ absl::StatusOr<std::shared_ptr<Running>> Start(const std::string& flags_text) {
 class Clusters {
  public:
   absl::StatusOr<std::shared_ptr<Running>> Get(const std::string& flags) {
-    std::lock_guard<std::mutex> lock(mu_);  // held while one starts: others with the same flags want the same
+    std::lock_guard<std::mutex> lock(mu_);  // held while a cluster starts: other callers with the same flags share it
     if (const pid_t here = getpid(); here != pid_) {
       if (pid_ == 0) std::atexit([] { TheClusters().AtEnd(); });
-      new std::vector<std::shared_ptr<Running>>(std::move(running_));  // the parent's stay as they are
+      new std::vector<std::shared_ptr<Running>>(std::move(running_));  // leaked: the parent's clusters are not destroyed here
       running_.clear();
       pid_ = here;
     }
@@ -71,7 +71,7 @@ class Clusters {
     return running;
   }
 
-  // Of this process. Never destroyed, nor are its clusters: their threads may run until the end.
+  // Returns the clusters of this process. It is never destroyed, so that their threads may run until the process ends.
   static Clusters& TheClusters() {
     static auto* const clusters = new Clusters;
     return *clusters;
@@ -92,7 +92,7 @@ class Clusters {
   }
 
   std::mutex mu_;
-  pid_t pid_ = 0;                                  // guarded by mu_; of the process whose clusters these are
+  pid_t pid_ = 0;                                  // guarded by mu_; the process that started these clusters
   std::vector<std::shared_ptr<Running>> running_;  // guarded by mu_
 };
 

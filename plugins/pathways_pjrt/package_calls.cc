@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/await.h"
+#include "pathways/base/threads/await.h"
 #include "plugins/pathways_pjrt/handles.h"
 
 namespace pw::pathways_pjrt {
@@ -14,7 +14,7 @@ namespace {
 
 struct Clients {
   std::mutex mu;
-  uint64_t last = 0;  // guarded by mu, as is what follows
+  uint64_t last = 0;  // guarded by mu, as all below
   absl::flat_hash_map<uint64_t, PJRT_Client*> numbered;
 };
 
@@ -23,11 +23,11 @@ Clients& Known() {
   return *known;
 }
 
-// jax does not destroy its clients when a program ends. Without a goodbye the controller would keep their arrays for a while, as of programs that have
-// lost their connection.
+// Ends all sessions when the process ends, because jax does not destroy its clients then. Otherwise the controller would keep
+// their arrays for a while, like those of programs that have lost their connection.
 void LeaveAll() {
   const std::unique_lock<std::mutex> lock(Known().mu, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // a thread that is at it now, or was when this process was forked
+  if (!lock.owns_lock()) return;  // another thread holds the lock, or held it when this process was forked
   for (const auto& [number, client] : Known().numbered) client->session->Leave(absl::Seconds(1));
 }
 

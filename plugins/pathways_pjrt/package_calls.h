@@ -1,6 +1,7 @@
-// Functions for the Python package, beside the C table: what PJRT has no entry for. The package calls them by ctypes.
+// Functions for the Python package that PJRT has no entry for. The package calls them by ctypes.
 //
-// A client is named by its number in this process, its attribute pathways_number. The caller keeps the client alive during a call.
+// They name a client by its number in this process, its attribute pathways_number. The caller keeps the client alive during a
+// call.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace pw::pathways_pjrt {
 
-// Makes a client known to the functions; returns its number, which no other gets.
+// Registers a client with the functions, and returns its number, which is never reused.
 uint64_t AddClient(PJRT_Client* client);
 void RemoveClient(PJRT_Client* client);
 
@@ -18,8 +19,8 @@ void RemoveClient(PJRT_Client* client);
 
 extern "C" {
 
-// Asks the client's cluster a question in JSON (pathways/session/questions.h) and waits for the answer. Returns 0, or the code of an absl::Status.
-// `text`: the answer or the error's message; to be freed by PathwaysFree.
+// Asks the client's cluster a question in JSON (pathways/session/questions.h) and waits for the answer. Returns 0, or the code of
+// an absl::Status. `text` is the answer or the error's message; the caller frees it by PathwaysFree.
 int PathwaysAsk(uint64_t client, const char* question, size_t question_size, char** text, size_t* text_size);
 void PathwaysFree(char* text);
 }

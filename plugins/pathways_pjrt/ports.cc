@@ -95,7 +95,7 @@ void ManyNodes::Begin() {
   arguments_.assign(info_->parameters.size(), nullptr);
   arrays_ = session_->Name(info_);
   run_ = {};
-  sent_ = Promise<Unit>();  // waiters for a call that was given up hear that it is cancelled
+  sent_ = Promise<Unit>();  // cancels the waiters for a call that was given up
   for (const client::Array& array : arrays_) run_.results.push_back(array.handle());
 }
 

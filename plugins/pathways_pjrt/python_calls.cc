@@ -9,7 +9,7 @@
 namespace pw::pathways_pjrt {
 namespace {
 
-// Passes calls on to the package. Strand-confined.
+// Calls: passes calls on to the package. Strand-confined.
 class Calls final : public session::HostCallHandler {
  public:
   using Done = session::ResultCallback<std::vector<Bytes>>;
@@ -42,10 +42,11 @@ class Calls final : public session::HostCallHandler {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PythonCalls>> PythonCalls::Start(client::Client* session, const std::string& path, std::string token) {
+absl::StatusOr<std::unique_ptr<PythonCalls>> PythonCalls::Start(client::Client* session, const std::string& path,
+                                                                std::string token) {
   auto calls = std::make_shared<Calls>();
   callbacks::CallSocket::Door door;
-  door.post = [session](absl::AnyInvocable<void() &&> task) { session->Post(std::move(task)); };
+  door.post = [session](absl::AnyInvocable<void()&&> task) { session->Post(std::move(task)); };
   door.add = [calls, token = std::move(token)](const std::string& theirs, std::shared_ptr<session::HostCallHandler> handler) {
     if (theirs != token) return absl::PermissionDeniedError("only the process of this session answers its calls");
     calls->OnConnected(std::move(handler));

@@ -1,7 +1,8 @@
-// PythonCalls: how computations reach Python functions of this process (jax.pure_callback and the like). This library knows no Python. It
-// listens on a Unix socket; the package, in the same process, connects to it and answers the calls (pathways/callbacks).
+// PythonCalls: lets computations call Python functions of this process (jax.pure_callback and the like). This library contains no
+// Python. It listens on a Unix socket; the package, in the same process, connects to it and answers the calls
+// (pathways/callbacks).
 //
-// Calls that come before the package has connected wait for it. After it has closed the connection, calls fail.
+// Calls that arrive before the package has connected wait for it. After it has closed the connection, calls fail.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ namespace pw::pathways_pjrt {
 
 class PythonCalls {
  public:
-  // Makes the socket at `path`, for the one process that names the token. The session outlives this.
+  // Makes the socket at `path`, for the one process that shows the token. The session outlives this.
   static absl::StatusOr<std::unique_ptr<PythonCalls>> Start(client::Client* session, const std::string& path, std::string token);
 
  private:

@@ -1,5 +1,5 @@
-// The shardings extension of the PJRT C API, for wheels whose headers are older than it. Its layout is fixed by the API: hosts read it by
-// these offsets. It tells a host how the parameters and outputs of a program are cut over its devices.
+// The shardings extension of the PJRT C API, for wheels with older headers. The API fixes its layout: hosts read it by these
+// offsets. It tells a host the shardings of a program's parameters and outputs.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// SharedArray: an array of the session that the buffers of its devices share.
+// SharedArray: an array of the session that the buffers on its devices share.
 //
-// An operation on all buffers of an array together is one operation of the session. An operation on one of them takes the array apart,
-// once. Arrays that were made shard by shard are put together when an execution first takes them, and stay together.
+// An operation on all buffers of an array is one operation of the session. An operation on one of them takes the array apart,
+// once. An execution puts an array that was made shard by shard together when it first takes it. The array stays together.
 #pragma once
 
 #include <memory>
@@ -17,16 +17,16 @@ class SharedArray;
 
 // A shard of an array.
 struct Place {
-  std::shared_ptr<SharedArray> array;  // null: none, as of a deleted buffer
+  std::shared_ptr<SharedArray> array;  // null for a deleted buffer
   int shard = 0;
 };
 
 class SharedArray {
  public:
-  // `ready`: becomes ready with the array; not valid(): the cluster is asked when somebody wants to know.
+  // `ready` becomes ready with the array. If it is not valid(), the first call of Ready asks the cluster.
   SharedArray(client::Client* session, client::Array array, int num_shards, Future<Unit> ready = {})
       : session_(session), num_shards_(num_shards), array_(std::move(array)), ready_(std::move(ready)) {}
-  // Puts an array together. `singles`: its shards, each the whole of an array on one device.
+  // Puts an array together. `singles`: its shards, each an array on one device.
   static std::shared_ptr<SharedArray> Of(client::Client* session, const buffers::ArraySpec& spec,
                                          std::vector<std::shared_ptr<SharedArray>> singles);
 
@@ -34,9 +34,9 @@ class SharedArray {
   int num_shards() const { return num_shards_; }
   // Returns the array of this shard alone: the place's array if it has one shard, and otherwise one that shares its data.
   static std::shared_ptr<SharedArray> Single(const Place& place);
-  // Becomes ready with the array. The cluster is asked at most once.
+  // Returns a future that becomes ready with the array. Asks the cluster at most once.
   Future<Unit> Ready();
-  // The array is about to be donated: gives up what else refers to its data.
+  // Drops the arrays that share this one's data, because it is about to be donated.
   void ForgetSingles();
 
  private:

@@ -1,4 +1,4 @@
-// The parts of the C table, and how entries return errors, for all files of this library.
+// The parts of the C table, and macros by which entries return errors, for all files of this library.
 #pragma once
 
 #include <utility>
@@ -29,7 +29,7 @@ void FillTransferEntries(PJRT_Api* api);
 PJRT_Extension_Base* LayoutsExtension();
 PJRT_Extension_Base* ShardingsExtension();
 
-// UNIMPLEMENTED: what is missing through this door, as a subject ("a cost analysis"), and what to do.
+// Returns UNIMPLEMENTED with a remedy. `what` is the missing feature of this door, as a subject ("a cost analysis").
 absl::Status NotYet(absl::string_view what);
 
 }  // namespace pw::pathways_pjrt

@@ -1,4 +1,4 @@
-// Buffers made from the host's memory, and from errors.
+// Makes buffers from the host's memory, and from errors.
 #include <limits>
 #include <memory>
 #include <utility>
@@ -13,9 +13,9 @@
 namespace pw::pathways_pjrt {
 namespace {
 
-constexpr size_t kCopied = 1 << 20;  // shorter contents are copied: that costs less than telling the host when they have left
+constexpr size_t kCopied = 1 << 20;  // shorter contents are copied: that costs less than reporting when they have been sent
 
-// Where a new buffer is to be.
+// The device and memory of a new buffer.
 struct Target {
   PJRT_Device* device;
   PJRT_Memory* memory;
@@ -47,7 +47,7 @@ PJRT_Buffer* Wrap(const Target& target, std::shared_ptr<const Shape> shape, clie
   return NewBuffer(target.device, target.memory, std::move(shape), {std::move(shared), 0});
 }
 
-// The host's bytes, dense and row-major, and when it may change them again.
+// The host's bytes, dense and row-major. `released` is set when the host may change them again.
 struct HostBytes {
   Bytes bytes;
   Future<Unit> released;

@@ -64,7 +64,7 @@ Reduce ForArithmetic(xla::ReductionKind kind) {
   return nullptr;  // minimum and maximum are left to XLA, which defines their result for NaN
 }
 
-// Unsigned for sums and products, so that they wrap around.
+// Sums and products use unsigned types, so that they wrap around.
 template <typename T, typename Wrapping>
 Reduce ForInteger(xla::ReductionKind kind) {
   if (kind == xla::ReductionKind::MIN) return ReduceBlock<T, Least<T>>;
@@ -123,7 +123,7 @@ size_t WidthOf(xla::PrimitiveType type) {
   }
 }
 
-// Shared by the communicators of one set of devices: the meetings at which not all devices have arrived.
+// Clique: the open meetings of one set of devices, at which not all have arrived. Its communicators share it.
 class Clique {
  public:
   explicit Clique(size_t size) : size_(size) {}
@@ -144,7 +144,7 @@ class Clique {
     }
   };
 
-  // Returns the meeting if `seat` was the last to be taken; nullopt: wait.
+  // Takes a seat. Returns the meeting if it was the last seat; nullopt: the caller must wait.
   std::optional<Meeting> Join(const xla::RendezvousKey& key, size_t rank, Seat seat) {
     absl::MutexLock lock(&mu_);
     auto it = Find(key);
@@ -192,7 +192,7 @@ class Clique {
   std::vector<Seat> spare_ ABSL_GUARDED_BY(mu_);
 };
 
-// In blocks: reads every input of a block before writing its outputs, because an output may be another rank's input.
+// Reduces in blocks. Reads every input of a block before writing its outputs, because an output may be another rank's input.
 void ReduceForAll(const Clique::Meeting& meeting, Reduce reduce, size_t width, size_t count) {
   Ranks inputs;
   for (const Clique::Seat& seat : meeting.seats) inputs.push_back(seat.in);

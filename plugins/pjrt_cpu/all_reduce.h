@@ -17,7 +17,7 @@ namespace pw::pjrt_cpu {
 // Returns XLA's in-process collectives with these all-reduces.
 std::shared_ptr<xla::cpu::CpuCollectives> MakeInProcessCollectives();
 
-// Whether an all-reduce of this size is done here. All devices get the same answer, since they run the same program.
+// Returns whether an all-reduce of this size is done here. All devices get the same answer, because they run the same program.
 bool ReducesHere(xla::PrimitiveType type, xla::ReductionKind kind, size_t count);
 
 }  // namespace pw::pjrt_cpu

@@ -1,4 +1,4 @@
-// The table of entries, the one symbol that this library exports.
+// The table of entries. GetPjrtApi returns it.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -7,14 +7,14 @@
 #include "plugins/c_table/defaults.h"
 #include "plugins/c_table/named_values.h"
 #include "plugins/pjrt_cpu/profiler.h"
-#include "plugins/pjrt_cpu/shard_calls.h"
+#include "plugins/pjrt_cpu/programs/shard_calls.h"
 #include "plugins/pjrt_cpu/status.h"
 
 namespace pw::pjrt_cpu {
 namespace {
 
-// With the StableHLO versions that this XLA reads. jax writes its programs for the version it finds here; newer programs that use composites
-// would not parse.
+// Returns the plugin's attributes, with the StableHLO versions that this XLA reads. jax writes its programs for the version that
+// it finds here. Newer programs that use composites would not parse.
 PJRT_Error* Attributes(PJRT_Plugin_Attributes_Args* args) {
   static const c_table::NamedValues& attributes = []() -> c_table::NamedValues& {
     auto* values = new c_table::NamedValues;

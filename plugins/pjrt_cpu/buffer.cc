@@ -64,7 +64,7 @@ PJRT_Error* MemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args) {
   return nullptr;
 }
 
-// Returns the shape that the host wants: its own layout, or the buffer's. Never packed: on the host, an int4 takes a byte.
+// Returns the shape for the host, in the host's layout or else the buffer's. Never packed: on the host, an int4 takes a byte.
 absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   xla::PjRtBuffer* buffer = args->src->buffer.get();
   absl::StatusOr<xla::Shape> shape =
@@ -81,11 +81,11 @@ absl::StatusOr<xla::Shape> HostShape(PJRT_Buffer_ToHostBuffer_Args* args) {
   return host;
 }
 
-// XLA's own read wakes a thread of its pool, which takes ten times as long as the copy of so many bytes.
+// Up to this size, the copy takes a tenth of the time of XLA's own read, which wakes a thread of its pool.
 constexpr size_t kReadAtOnce = 64 << 10;
 
-// Copies small contents that are there already, before it returns. Returns false, having done nothing, if XLA's own read has to do it: for contents
-// that have failed or still wait, that lie in another order than is wanted, or that are packed on the device.
+// Copies small existing contents at once. Does nothing and returns false if XLA's own read must copy them. It must if they have
+// failed or do not exist yet, if their order is not that of `wanted`, or if they are packed on the device.
 bool ReadAtOnce(xla::PjRtBuffer& buffer, const xla::Shape& wanted, void* into) {
   const size_t bytes = xla::ShapeUtil::ByteSizeOfElements(wanted);
   if (bytes > kReadAtOnce || buffer.has_dynamic_dimensions() || xla::primitive_util::IsSubByteNonPredType(wanted.element_type()))
@@ -153,8 +153,8 @@ PJRT_Error* CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args* args) {
   return nullptr;
 }
 
-// XLA's own copy between CPU devices moves the bytes unchanged and calls the result row-major. For other layouts this reads and writes the
-// bytes unchanged, into a buffer of the same layout.
+// Copies a buffer to another device. XLA's own copy moves the bytes unchanged and calls the result row-major. For other layouts,
+// this reads and writes the bytes unchanged, into a buffer of the same layout.
 absl::StatusOr<std::unique_ptr<xla::PjRtBuffer>> CopyTo(xla::PjRtBuffer& source, xla::PjRtMemorySpace* space) {
   const xla::Shape& shape = source.on_device_shape();
   if (!shape.IsArray() || xla::LayoutUtil::IsMonotonicWithDim0Major(shape.layout())) return source.CopyToMemorySpace(space);
@@ -204,8 +204,8 @@ PJRT_Error* Donate(PJRT_Buffer_DonateWithControlDependency_Args* args) {
   return nullptr;
 }
 
-// A pointer exists once the buffer's memory does. XLA may allocate that when the producer runs, and aborts if asked earlier. So entries
-// that return a pointer wait for the contents, and return an error as it is.
+// Waits until the buffer's memory exists. XLA may allocate it when the producer runs, and aborts if asked for its address
+// earlier. So entries that return a pointer wait for the contents. They return the contents' error unchanged.
 absl::Status AwaitMemory(PJRT_Buffer* buffer) { return buffer->buffer->GetReadyFuture().Await(); }
 
 PJRT_Error* UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {

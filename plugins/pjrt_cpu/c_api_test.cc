@@ -261,7 +261,7 @@ TEST(Buffers, ViewsTellWhenTheyAreDone) {
   std::free(data);
 }
 
-// The XLA of tensorflow-cpu 2.21 cannot do it, newer ones can.
+// The XLA of tensorflow-cpu 2.21 refuses; newer ones wait.
 TEST(Buffers, DonationBehindADependencyWaitsForItOrIsRefused) {
   PJRT_Buffer* buffer = Put({1, 2, 3, 4});
   PW_ARGS(PJRT_Buffer_DonateWithControlDependency_Args, args);
@@ -353,7 +353,7 @@ TEST(Executables, RunOnAllDevicesAndOneByOne) {
   for (auto& list : arguments) Destroy(list[0]);
 }
 
-// XLA leaves collectives in programs for one device. They wait for no other device, so they need not leave the caller's thread.
+// XLA leaves collectives in programs for one device. They wait for no other device, so they may run on the caller's thread.
 TEST(Executables, CollectivesOfOneDeviceNeedNoOtherThread) {
   PJRT_LoadedExecutable* sum = Compile(kSumOverOne);
   PJRT_Buffer* value = Put({0, 1, 2, 3}, 0);
@@ -370,8 +370,8 @@ TEST(Executables, CollectivesOfOneDeviceNeedNoOtherThread) {
   Destroy(value);
 }
 
-// What one device cannot take keeps the program from all: none arrives at a collective to wait for it. The program of 65,536 elements has a
-// thread for each device, the other one takes turns on this one.
+// An argument that one device refuses keeps the program from all devices, so that none waits for it in a collective. The program
+// of 65,536 elements has a thread for each device; the other one takes turns on this thread.
 TEST(Executables, ThatFailOnOneDeviceFailAsAWhole) {
   for (const int size : {4, 65536}) {
     PJRT_LoadedExecutable* sum = Compile(OfSize(kSumOverFour, size), 4);
@@ -397,7 +397,7 @@ TEST(Executables, ThatFailOnOneDeviceFailAsAWhole) {
   }
 }
 
-// Devices that take turns and have arrived at a collective do not wait for one whose turn failed.
+// Devices that take turns and have arrived at a collective do not wait for a device that has failed.
 TEST(Executables, TurnsEndWhenMemoryIsThereForSomeDevicesOnly) {
   if (PJRT_API_MINOR > 90) GTEST_SKIP() << "in XLA after that of tensorflow-cpu 2.21 each device has a thread";
   PJRT_LoadedExecutable* sum = Compile(kSumOverFour, 4);

@@ -139,10 +139,11 @@ inline const char* kDouble = R"(module {
   }
 })";
 
-// Returns the program for arrays of `size` elements in place of four.
+// Returns the program for arrays of `size` elements instead of four.
 inline std::string OfSize(std::string program, int size) {
   const std::string four = "tensor<4xf32>", wanted = "tensor<" + std::to_string(size) + "xf32>";
-  for (size_t at = 0; (at = program.find(four, at)) != std::string::npos; at += wanted.size()) program.replace(at, four.size(), wanted);
+  for (size_t at = 0; (at = program.find(four, at)) != std::string::npos; at += wanted.size())
+    program.replace(at, four.size(), wanted);
   return program;
 }
 

@@ -14,8 +14,8 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-// Revision of our changes to compiled programs. Increase it with every such change: hosts cache compiled programs by the platform's
-// version.
+// The revision of our changes to compiled programs. Increase it with every such change: hosts cache compiled programs by the
+// platform's version.
 constexpr char kRevision[] = "; programs of revision 4";
 
 PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
@@ -161,7 +161,7 @@ void FillClientEntries(PJRT_Api* api) {
   api->PJRT_Client_LookupDevice = LookupDevice;
   api->PJRT_Client_LookupAddressableDevice = LookupAddressableDevice;
   api->PJRT_Client_DefaultDeviceAssignment = DefaultDeviceAssignment;
-  // The wire notices when a process ends; the host may also know that a process has fallen silent.
+  // The wire notices when a process ends; only the host may know that a process no longer answers.
   api->PJRT_Client_UpdateGlobalProcessInfo = [](PJRT_Client_UpdateGlobalProcessInfo_Args* args) -> PJRT_Error* {
     for (size_t i = 0; i < args->num_process_infos && args->client->network != nullptr; ++i) {
       const PJRT_ProcessInfo& info = args->process_infos[i];

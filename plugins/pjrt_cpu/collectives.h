@@ -1,4 +1,4 @@
-// Chooses the implementation of collectives for a client.
+// MakeCollectives: chooses the implementation of collectives for a client.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace pw::pjrt_cpu {
 
-// One process: the collectives of all_reduce.h. Several: those of net/spanning.h.
+// Returns the collectives of all_reduce.h for one process, and of net/spanning.h for several. `network`: null for one process.
 std::shared_ptr<xla::cpu::CpuCollectives> MakeCollectives(std::shared_ptr<Network> network);
 
 }  // namespace pw::pjrt_cpu

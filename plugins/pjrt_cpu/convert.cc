@@ -58,7 +58,7 @@ absl::StatusOr<xla::Layout> FromStrides(absl::Span<const int64_t> strides, xla::
   }
   std::vector<int64_t> order(dims.size());
   std::iota(order.begin(), order.end(), 0);
-  std::reverse(order.begin(), order.end());  // of equal strides, the later dimension is more minor
+  std::reverse(order.begin(), order.end());  // of dimensions with equal strides, the later one is more minor
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
   int64_t expected = xla::primitive_util::ByteWidth(type);
   for (int64_t dim : order) {

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "plugins/pjrt_cpu/batch_partitioner.h"
 #include "plugins/pjrt_cpu/handles.h"
+#include "plugins/pjrt_cpu/programs/batch_partitioner.h"
 #include "plugins/pjrt_cpu/versions/ffi.h"
 #include "xla/pjrt/c/pjrt_c_api_ffi_extension.h"
 
@@ -70,8 +70,8 @@ PJRT_Error* RegisterType(PJRT_FFI_Type_Register_Args* args) {
 
 PJRT_Error* AddUserData(PJRT_FFI_UserData_Add_Args* args) {
   if (args->context == nullptr) return MakeError(absl::InvalidArgumentError("the execute context is null"));
-  return MakeError(args->context->context->ffi_context().Insert(versions::FfiTypes::TypeId(args->user_data.type_id),
-                                                                args->user_data.data));
+  return MakeError(
+      args->context->context->ffi_context().Insert(versions::FfiTypes::TypeId(args->user_data.type_id), args->user_data.data));
 }
 
 // Converts an FFI error to a status and frees it.

@@ -18,7 +18,8 @@ constexpr size_t kStackBytes = size_t{512} << 10;  // only used pages are touche
 
 #if defined(__x86_64__)
 
-// Saves the callee-saved state (including floating-point modes: XLA changes them around a program) and the stack pointer; loads another.
+// Saves the callee-saved state and the stack pointer, and loads others. The state includes the floating-point modes, because XLA
+// changes them around a program.
 extern "C" __attribute__((visibility("hidden"))) void PwSwitchStack(void** save, void* load);
 asm(R"(
 .text
@@ -55,7 +56,8 @@ namespace {
 struct Context {
   void* sp = nullptr;
   void Prepare(char* stack, size_t size, void (*entry)()) {
-    // As if a switch had left `entry`: modes, six registers, return address; above them what a called function expects.
+    // The stack looks as if a switch had left `entry`: modes, six registers, return address; above them, the alignment that a
+    // called function expects.
     auto* top = reinterpret_cast<uint64_t*>(stack + size) - 3;
     *top = 0;  // return address of `entry`, which never returns
     *--top = reinterpret_cast<uint64_t>(entry);

@@ -1,12 +1,13 @@
-// Fibers: run several calls in turns on one thread.
+// Fibers: runs several calls in turns on one thread.
 //
-// The launches of one small program on N devices wait for each other in its collectives. With a thread for each, every collective costs N-1
-// sleeps and wake-ups in the kernel, many times the program's own time. Here each launch has its own stack on the launching thread. A fiber
-// that must wait for the others passes the thread to the next in about ten nanoseconds.
+// The launches of one small program on N devices wait for each other in its collectives. With a thread for each, every collective
+// costs N-1 sleeps and wake-ups in the kernel, many times the program's own time. Here each launch has its own stack on the
+// launching thread. A fiber that must wait for the others passes the thread to the next in about ten nanoseconds.
 //
 // Invariants:
 //  1. A fiber never leaves the thread that called Run; Run returns when all bodies have returned.
-//  2. A body waits for other bodies only through a Waiter. Any other blocking call would block all fibers: see CanTakeTurns in compile.cc.
+//  2. A body waits for other bodies only through a Waiter. Any other blocking call would block all fibers: see CanTakeTurns in
+//     programs/compile.cc.
 //  3. Waiters also work on and between plain threads. When no fiber can run, the thread sleeps until a Waiter is notified.
 //  4. Once a body has failed, the waits of the others in the same Run end as cancelled, because the failed body will not arrive.
 #pragma once
@@ -31,10 +32,10 @@ class Fibers {
   ~Fibers();
   Fibers(const Fibers&) = delete;
 
-  // Calls body(0) ... body(count - 1), which return whether they succeeded. REQUIRES: one Run at a time, and not from inside a fiber.
+  // Calls body(0) ... body(count - 1), which return whether they succeeded. REQUIRES: one Run at a time, and not inside a fiber.
   void Run(size_t count, absl::FunctionRef<bool(size_t)> body);
 
-  // Whether the caller runs in a fiber.
+  // Returns whether the caller runs in a fiber.
   static bool InFiber() { return current_ != nullptr; }
 
  private:
@@ -58,7 +59,7 @@ class Fibers {
   absl::CondVar notified_;
 };
 
-// A one-time event for which the fiber or thread that made it waits.
+// Waiter: a one-time event. The fiber or thread that made it waits for it.
 class Waiter {
  public:
   Waiter();

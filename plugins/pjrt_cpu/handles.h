@@ -5,7 +5,7 @@
 //  1. A handle is created by exactly one entry of the table and freed by its Destroy entry; XLA objects are never shared with the host.
 //  2. Devices, memories and their descriptions live as long as their client; no other handle points into a client.
 //  3. Names, dimensions and layouts that an entry returns by pointer live in the handle, are filled once, and never move.
-//  4. No entry throws. None blocks except those named for it (Await, compile, deserialize) and those that return a buffer's address.
+//  4. No entry throws. Entries do not block, except Await, compile, deserialize, and those that return a buffer's address.
 // Threads: all entries may be called from any thread. The mutable parts of a handle are guarded by its own mutex or are atomic.
 #pragma once
 
@@ -45,7 +45,7 @@ namespace pw::pjrt_cpu {
 
 using c_table::NamedValues;  // its values are xla::PjRtValueType
 
-// A layout in the C API's form, with the arrays it points at.
+// A layout in the C API's form, with the arrays to which it points.
 struct LayoutData {
   explicit LayoutData(const xla::Layout& layout);
   LayoutData(const LayoutData&) = delete;
@@ -58,7 +58,7 @@ struct LayoutData {
 PJRT_Buffer_Type ToBufferType(xla::PrimitiveType type);
 absl::StatusOr<xla::PrimitiveType> FromBufferType(PJRT_Buffer_Type type);
 
-// Converts the layout that a host requests: tiled layouts as they are; strides only if they are those of a permuted dense array.
+// Converts the layout that a host requests. Accepts tiled layouts, and the strides of a permuted dense array.
 absl::StatusOr<xla::Layout> FromMemoryLayout(const PJRT_Buffer_MemoryLayout& layout, xla::PrimitiveType type,
                                              absl::Span<const int64_t> dims);
 
@@ -82,7 +82,7 @@ void DescribeDevices(PJRT_Client* client);
 
 std::unique_ptr<PJRT_Client> WrapClient(std::unique_ptr<xla::PjRtClient> client, std::shared_ptr<MemoryLedger> ledger);
 
-// Takes ownership, and computes once everything that the host may ask about the executable.
+// Takes ownership, and computes the executable's properties once.
 absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::unique_ptr<xla::PjRtLoadedExecutable> executable);
 
 struct Memory final : PJRT_Memory {
@@ -139,7 +139,7 @@ struct PJRT_Client {
   absl::flat_hash_map<const xla::PjRtMemorySpace*, pw::pjrt_cpu::Memory*> memory_of;
   std::unique_ptr<PJRT_TopologyDescription> topology;
   std::string platform_version;
-  absl::Mutex launch_mu;  // held while a launch is handed to its devices, one after another
+  absl::Mutex launch_mu;  // held while a launch is passed to its devices, one after another
   pw::pjrt_cpu::Fibers fibers ABSL_GUARDED_BY(launch_mu);
 };
 
@@ -170,7 +170,7 @@ struct ProgramFacts {
   std::vector<PJRT_Layouts_MemoryLayout> output_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layout_pointers;
   std::vector<size_t> results_elsewhere;  // results in another memory than the device's default
-  std::vector<int> donatable_inputs;      // parameters that the compiled program may take over
+  std::vector<int> donatable_inputs;      // parameters whose memory the compiled program may reuse
 };
 
 struct PJRT_Executable {
@@ -187,9 +187,9 @@ struct PJRT_LoadedExecutable {
   std::shared_ptr<const ProgramFacts> facts;
   std::vector<PJRT_Device*> addressable_devices;
   bool portable = false;    // one replica, one partition, and no device named at compile time
-  bool run_inline = false;  // so small that handing it to another thread costs more than it saves; waits for no other device
+  bool run_inline = false;  // too small to be worth another thread; waits for no other device
   bool spans = false;       // some of its devices belong to other processes
-  bool take_turns = false;  // as small, and waits only for its own devices: they run in turns on the caller's thread
+  bool take_turns = false;  // as small, and waits only for its own devices, which run in turns on the caller's thread
   absl::Mutex mu;
   std::shared_ptr<xla::PjRtLoadedExecutable> executable ABSL_GUARDED_BY(mu);  // null once deleted
 
@@ -211,6 +211,6 @@ struct PJRT_Buffer {
   std::optional<std::vector<size_t>> dynamic_dims ABSL_GUARDED_BY(mu);
   std::vector<std::unique_ptr<xla::PjRtBuffer::ExternalReference>> external_references ABSL_GUARDED_BY(mu);
 
-  // Stops counting the bytes. Called when the storage is given up in any way; may be called again.
+  // Stops counting the bytes. Called whenever the storage is released or donated; may be called again.
   void Uncount() { device->usage.Subtract(counted_bytes.exchange(0, std::memory_order_relaxed)); }
 };

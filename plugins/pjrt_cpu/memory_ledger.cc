@@ -75,7 +75,7 @@ class MemoryLedger::Block : public xla::CpuMemory {
 
 absl::StatusOr<std::unique_ptr<xla::CpuMemory>> MemoryLedger::Allocate(size_t bytes, size_t alignment) {
   const int64_t wanted = static_cast<int64_t>(bytes);
-  usage_.Add(wanted);  // counted before it exists, so that two callers cannot both take the last bytes
+  usage_.Add(wanted);  // counted before the allocation, so that two callers cannot both take the last bytes
   const auto refuse = [&](const std::string& why) {
     usage_.Subtract(wanted);
     return Lasting(absl::ResourceExhaustedError(absl::StrCat("Out of memory allocating ", bytes, " bytes: ", why)));

@@ -4,7 +4,7 @@
 //  1. in_use() is the sum of the client's live allocations on all devices: XLA does not say for which device it allocates.
 //  2. With a limit, an allocation that would exceed it fails with RESOURCE_EXHAUSTED and changes nothing.
 //  3. Large blocks come directly from the kernel, aligned for huge pages: a fresh 64 MiB buffer costs 32 page faults, not 16,384.
-// Threads: any.
+// Any thread.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ class UsageCounter {
 
 class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
  public:
-  // `limit_bytes` 0: no limit but the machine's.
+  // With a `limit_bytes` of 0, only the machine's memory limits allocations.
   explicit MemoryLedger(int64_t limit_bytes) : limit_(limit_bytes) {}
 
   absl::StatusOr<std::unique_ptr<xla::CpuMemory>> Allocate(size_t bytes, size_t alignment);
@@ -53,8 +53,7 @@ class MemoryLedger : public std::enable_shared_from_this<MemoryLedger> {
   UsageCounter usage_;
 };
 
-// Returns the memory of the machine, or the limit at the root of its control groups (in a container: the container's) if that is
-// less.
+// Returns the memory of the machine, or, if less, the limit at the root of its control groups (in a container: the container's).
 int64_t MachineMemoryBytes();
 
 }  // namespace pw::pjrt_cpu

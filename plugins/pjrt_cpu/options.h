@@ -31,7 +31,7 @@ struct Options {
   std::string island;
 };
 
-// INVALID_ARGUMENT for an unknown name or a wrong type; lists the known names.
+// Reads the options. INVALID_ARGUMENT for an unknown name or a wrong type; lists the known names.
 absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count);
 
 }  // namespace pw::pjrt_cpu

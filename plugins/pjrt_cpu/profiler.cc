@@ -56,7 +56,7 @@ PLUGIN_Profiler_Error* Stop(PLUGIN_Profiler_Stop_Args* args) {
   return nullptr;
 }
 
-// If the host passes no buffer, returns ours, which lives as long as the profiler.
+// Copies the trace into the host's buffer. If the host passes none, returns ours, which lives as long as the profiler.
 PLUGIN_Profiler_Error* Collect(PLUGIN_Profiler_CollectData_Args* args) {
   std::string& trace = args->profiler->trace;
   auto* const bytes = reinterpret_cast<uint8_t*>(trace.data());

@@ -5,7 +5,7 @@
 
 namespace pw::pjrt_cpu {
 
-// Older jaxlibs crash on a plugin without this extension when a trace starts.
+// Returns the extension. Without it, older jaxlibs crash when a trace starts.
 PJRT_Extension_Base* ProfilerExtension();
 
 }  // namespace pw::pjrt_cpu

@@ -1,4 +1,4 @@
-// Errors of XLA at the C boundary (c_table/error.h), and what the files of this library register.
+// Errors of XLA at the C boundary (c_table/error.h), and the functions by which the files of this library register their parts.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace pw::pjrt_cpu {
 using c_table::Error;
 using c_table::SetText;
 
-// XLA gives everything that depends on a failed buffer the code INTERNAL and a text with a preamble. Lasting() stores an error's code in
-// its text, and MakeError() restores it from there: the host gets the code of the first cause.
+// XLA gives all values that depend on a failed buffer the code INTERNAL and a text with a preamble. Lasting() stores an error's
+// code in its text, and MakeError() restores it from there: the host gets the code of the first cause.
 absl::Status Lasting(const absl::Status& status);
 PJRT_Error* MakeError(absl::Status status);
 

@@ -1,11 +1,11 @@
 """Pathways: one controller drives the accelerators of many hosts, through stock JAX.
 
 A user's program need not import this package: with JAX_PLATFORMS=pathways in the environment, jax finds the backend itself
-(`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT it connects to that cluster; otherwise it starts a local cluster for the process.
+(`_plugin.py`). With PATHWAYS_ADDRESS=HOST:PORT the program connects to that cluster; otherwise it gets a local cluster of its own.
 
-The modules beside this one are those that something outside of the package names: users (`cli.py`, `__main__.py`), jax (`_plugin.py`), the interpreter's
-start (`_bootstrap.py`, by `pathways.pth`) and front ends (`_translator.py`). Everything else is in rooms, in this order. Each may import those that its
-first lines name.
+The modules beside this one are entry points: for users (`cli.py`, `__main__.py`), jax (`_plugin.py`), the start of the interpreter (`_bootstrap.py`,
+by `pathways.pth`) and front ends (`_translator.py`). All other modules are in rooms, listed here in order. The first lines of each room name the
+rooms that it may import.
 
     _jax        jax's private names
     _cluster    the processes of a cluster, on this machine
@@ -19,7 +19,7 @@ first lines name.
     _data       `pw.data`
     _published  `pw.publish`, `pw.published`
     _commands   the command line
-    _launchers  where clusters run: here, Slurm, Ray
+    _launchers  starts clusters: here, by Slurm, by Ray
 """
 
 __version__ = "0.1.0"

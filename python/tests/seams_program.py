@@ -187,7 +187,7 @@ def hands_out_memory():
     return float(np.from_dlpack(jnp.ones(3))[0]) == 1
 
 
-# Last what takes the connection away.
+# The last feature drops the connection.
 FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, calls_on_hosts, runs_programs, runs_programs_over_other_shardings,
             keeps_order_in_programs, has_virtual_slices, knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers,
             analyzes_costs, takes_odd_strides, hands_out_memory, loads_the_other_door, can_hide_devices,

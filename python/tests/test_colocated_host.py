@@ -84,7 +84,7 @@ def worker():
 
 
 def pickled(function, *specs, out):
-    """Returns what jax makes of a function of arrays on device 0."""
+    """Returns a function of arrays on device 0, specialized and pickled by jax."""
     from jax.experimental.colocated_python import serialization
 
     device = jax.devices("cpu")[0]

@@ -1,4 +1,4 @@
-"""Finding, writing and reading token files."""
+"""Tests finding, writing and reading token files."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Links between the pages of the documentation lead somewhere."""
+"""Tests that links between the pages of the documentation have targets."""
 
 import pathlib
 import re
@@ -22,7 +22,7 @@ def links(page):
 
 
 def broken(page):
-    """Returns the links of a page that lead nowhere."""
+    """Returns the links of a page that have no target."""
     found = []
     for link in links(page):
         path, _, fragment = link.partition("#")

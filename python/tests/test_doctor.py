@@ -1,4 +1,4 @@
-"""The checks of `pathways doctor` on reports and numbers that a healthy machine cannot show; tests/e2e/cluster/test_doctor.py has real causes."""
+"""Tests the checks of `pathways doctor` on reports that a healthy machine cannot produce; tests/e2e/cluster/test_doctor.py has real causes."""
 
 import collections
 import os

@@ -10,7 +10,7 @@ from pathways._elastic.replicas import Replicas, scattered_dimension
 
 
 def replicas(axis="replica"):
-    """Three replicas of two devices, which are numbers here; the axis of replicas is the second one."""
+    """Returns three replicas of two devices, which are numbers here; the axis of replicas is the second one."""
     mesh = types.SimpleNamespace(axis_names=("data", "replica"), devices=np.array([[0, 2, 4], [1, 3, 5]]))
     return Replicas(mesh, axis)
 

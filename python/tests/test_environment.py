@@ -1,4 +1,4 @@
-"""docs/environment.md lists every environment variable that the code reads, and no other."""
+"""Tests that docs/environment.md lists every environment variable that the code reads, and no other."""
 
 import pathlib
 import re

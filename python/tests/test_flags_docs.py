@@ -1,4 +1,4 @@
-"""docs/flags.md agrees with the --help of the programs."""
+"""Tests that docs/flags.md agrees with the --help of the programs."""
 
 import pathlib
 import sys

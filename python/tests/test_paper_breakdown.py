@@ -448,7 +448,7 @@ def test_a_run_that_is_to_be_published_begins_on_a_quiet_machine(load, why):
 
 
 def measured_by(*commits, machines=("a machine",)):
-    """A report whose figures 5, 6, ... were measured by a run each, of these commits."""
+    """Returns a report whose figures 5, 6, ... were measured by a run each, of these commits."""
     figures = {str(5 + place): {} for place, _ in enumerate(commits)}
     began = [{"begun": f"day {place}", "commit": commit, "command": f"run {place}", "machine": {"processor": machines[place % len(machines)], "load": place}}
              for place, commit in enumerate(commits)]

@@ -1,4 +1,4 @@
-"""The report of `make paper`, from the results of a quick run: its tables and its page. Nothing is measured."""
+"""Tests the report of `make paper`, from the results of a quick run: its tables and its page. Nothing is measured."""
 
 import html.parser
 import json

@@ -1,4 +1,4 @@
-"""The Transformers of bench/paper: a scan over layers computes the same as the list of layers, and their sizes are those of the paper."""
+"""Tests the Transformers of bench/paper: a scan over layers computes the same as the list of layers, and their sizes are those of the paper."""
 
 import dataclasses
 import pathlib

@@ -1,6 +1,6 @@
 """Hides each private name of jax in turn: the features that need it are off, a warning says so once, and everything else works.
 
-One cluster serves all names. seams_program.py uses it in a new process for each name.
+One cluster serves all names. seams_program.py uses it in a forked process for each name.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`pathways top`: what is computed from two reports, and how it is drawn; tests/e2e/cluster/test_top.py runs it in a terminal."""
+"""Tests `pathways top`: the view computed from two reports, and its lines of text; tests/e2e/cluster/test_top.py runs it in a terminal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`pathways usage` on files of its own making; tests/e2e/cluster/test_usage.py reads what a controller writes."""
+"""Tests `pathways usage` on files that the test writes; tests/e2e/cluster/test_usage.py reads a controller's file."""
 
 import contextlib
 import csv

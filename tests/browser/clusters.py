@@ -73,7 +73,7 @@ class Cluster:
         return self.run("page")["url"]
 
     def program(self, size=256, steps=4, pause=0.0, part="0/1", **env):
-        """Starts PROGRAM, and returns once it has connected. Its next line is "ready", when it computes."""
+        """Starts PROGRAM, and returns once it has connected. It prints "ready" when it computes."""
         started = self.python(PROGRAM, size, steps, pause, part, **env)
         assert started.stdout.readline() == "connected\n"
         return started

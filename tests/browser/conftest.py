@@ -14,7 +14,7 @@ from clusters import Cluster  # noqa: E402
 
 @pytest.fixture
 def start(tmp_path):
-    """Returns a function that starts a cluster with a page, which ends with the test."""
+    """Returns a function that starts a cluster with a page. The cluster ends with the test."""
     started = []
 
     def start(*words):

@@ -40,7 +40,7 @@ class _WebSocket:
         self._socket.sendall(b"\x81" + length + mask + (int.from_bytes(data, "big") ^ int.from_bytes(mask_of, "big")).to_bytes(len(data), "big"))
 
     def receive(self):
-        """Returns a message, which may have come in several frames."""
+        """Returns a message, which may arrive in several frames."""
         text = b""
         while True:
             first, second = self._file.read(2)
@@ -70,7 +70,7 @@ class Browser:
         self._dark = dark
         self._number = 0
         self._events = collections.deque()
-        self.complaints = []  # errors, and what the page's own policy has forbidden
+        self.complaints = []  # errors, and violations of the page's own policy
 
     def __enter__(self):
         flags = ["--headless=new", "--remote-debugging-port=0", f"--user-data-dir={self.folder}", "--no-first-run", "--disable-extensions", "--disable-sync",
@@ -145,7 +145,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, condition, seconds=PATIENCE):
-        """Waits until a JavaScript expression is true; returns for how many seconds."""
+        """Waits until a JavaScript expression is true; returns the seconds that it waited."""
         began = time.monotonic()
         while not self.evaluate(f"!!({condition})"):
             assert time.monotonic() - began < seconds, f"never true: {condition}\nthe page says: {self.text()}"

@@ -1,4 +1,4 @@
-"""What an operator sees: the cluster, its programs, a host that dies, a computation that hangs; by pointer and by keys, light and dark."""
+"""Tests the operators' page: the cluster, its programs, a host that dies, a computation that hangs; by pointer and by keys, light and dark."""
 
 import json
 import os
@@ -37,7 +37,7 @@ INK = """((selector, from, to) => {
 
 
 def ink(browser, selector):
-    """Returns how many colours a canvas shows."""
+    """Returns the number of colours on a canvas."""
     return browser.evaluate(f"{INK}({json.dumps(selector)})")
 
 
@@ -47,7 +47,7 @@ def wait_full(browser):
 
 
 def frames(browser, number):
-    """Lets the page draw so often."""
+    """Waits until the page has drawn `number` times."""
     for _ in range(number):
         browser.evaluate("new Promise(requestAnimationFrame)", promise=True)
 
@@ -171,7 +171,7 @@ def test_all_of_it_is_to_be_had_by_keys(start, browser):
     before = dark()
     browser.press("t")
     assert dark() != before
-    browser.open(cluster.started["page"])  # the session and the choice of colours are kept
+    browser.open(cluster.started["page"])  # the page keeps the session and the choice of colours
     browser.wait("document.querySelector('.state')?.textContent === 'live'")
     assert dark() != before
 

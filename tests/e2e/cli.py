@@ -42,7 +42,7 @@ class CommandLine:
 
 
 class User(CommandLine):
-    """A user with a home of his own, who has been given nothing."""
+    """A user with a separate home and without a token."""
 
     def __init__(self, folder):
         folder.mkdir()
@@ -71,7 +71,7 @@ def alive(pid):
 
 
 def check_that_it_outlives_its_door(run_script, number, **env):
-    """Ends the process by which a program has entered its cluster, with this signal: the program reads errors, and gets another one when it connects anew."""
+    """Kills the process by which a program has entered its cluster: the program reads errors, and gets a new process when it reconnects."""
     done = run_script(f"""
 import os
 import jax, jax.extend, numpy as np

@@ -94,7 +94,7 @@ def clean_environment(**env):
 
 @pytest.fixture
 def command(tmp_path):
-    """Returns the command line with a folder of its own, whose cluster ends with the test."""
+    """Returns the command line with a private folder; its cluster ends with the test."""
     from cli import CommandLine  # imports this module
 
     command = CommandLine(tmp_path / "home")

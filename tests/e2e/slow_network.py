@@ -174,7 +174,7 @@ class TwoIslands:
         return json.loads(self._relay.stdout.readline())
 
     def set_link(self, island, up):
-        """Without its link an island neither gets nor sends anything from or to this machine, and nobody is told."""
+        """Takes an island's link down or up. While it is down, no packet passes between the island and this machine, and neither end is notified."""
         _run("ip", "link", "set", self.links[island], "up" if up else "down")
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-// How each transfer is done. What all of many hosts get is scattered over them and gathered there, if it is large.
+// Chooses the route of each transfer. A large array that many hosts need whole is scattered over them and gathered there.
 // RUN: pathways-opt %s --pw-choose-routes | FileCheck %s
 
 // Hosts 0 to 3 with two devices each; 0 is alone in its island.

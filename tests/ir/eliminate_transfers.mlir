@@ -3,7 +3,7 @@
 
 pw.mesh @m0 size 2 on [0, 1]
 pw.mesh @m1 size 2 on [2, 3]
-// A transfer to where the array is, and a chain that nobody uses.
+// Removes a transfer to the array's own place, and an unused chain.
 // DEAD-LABEL: pw.program @dead
 pw.program @dead {
   // DEAD-NEXT: %[[A:.*]] = pw.arg 0
@@ -16,7 +16,7 @@ pw.program @dead {
   // DEAD-NEXT: }
 }
 
-// Once to each place; but what comes back from host memory comes back as often as it is asked for.
+// Transfers an array once to each place; but each transfer back from host memory stays.
 // COMMON-LABEL: pw.program @common
 pw.program @common {
   // COMMON-NEXT: %[[A:.*]] = pw.arg 0

@@ -1,4 +1,4 @@
-// An operand that is elsewhere, or cut otherwise, is brought to where the executable wants it; one that fits is left alone.
+// Transfers an operand that is elsewhere, or cut in another way, to the executable's place; leaves an operand that fits.
 // RUN: pathways-opt %s --pw-insert-transfers --mlir-print-debuginfo | FileCheck %s
 
 pw.mesh @m0 size 2 on [0, 1]

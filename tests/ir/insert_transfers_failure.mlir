@@ -1,4 +1,4 @@
-// A transfer can change where an array is, not what it is.
+// A transfer can change the place of an array, not its type.
 // RUN: not pathways-opt %s --pw-insert-transfers 2>&1 | FileCheck %s
 // CHECK: train.py:37:0{{.*}}error: argument 0 of program f is s32[4] where f32[4] is expected
 

@@ -1,6 +1,6 @@
 // RUN: pathways-opt %s --pw-lower-to-hosts --split-input-file | FileCheck %s
 
-// A chain over three hosts, two of which have the same part. What the executable donates is taken over if nobody needs it later.
+// A chain over three hosts, two of which have the same part. A donated argument is overwritten if no node needs it later.
 pw.virtual_devices [0, 1, 2] hosts [0, 1, 2]
 pw.mesh @m0 size 1 virtual [0]
 pw.mesh @m1 size 2 virtual [1, 2]
@@ -30,7 +30,7 @@ pw.program @chain {
 // CHECK-NEXT: }
 
 // -----
-// Arguments that come shard by shard get a name; what the caller gave up is released after its last use, and what is not used at once.
+// Arguments that come shard by shard get a name. Donated arguments are released after their last use, unused ones at once.
 pw.virtual_devices [0, 1] hosts [0, 0]
 pw.mesh @m0 size 2 virtual [0, 1]
 // CHECK-LABEL: pw.program @arguments

@@ -1,4 +1,4 @@
-// What could not run is refused, at the user's line.
+// Refuses programs that could not run, at the user's line.
 // RUN: pathways-opt %s --split-input-file --verify-diagnostics
 
 pw.mesh @m0 size 2 on [4]  // expected-error@-0 {{mesh m0 lists 1 devices of 2}}

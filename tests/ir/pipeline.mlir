@@ -1,4 +1,4 @@
-// From a program without places to hosts in one go.
+// Lowers a program without places to hosts in one run.
 // RUN: pathways-opt %s --pw-portable --pw-lower | FileCheck %s
 
 pw.machine devices [0, 1, 2, 3] physical [0, 1, 2, 3] hosts [0, 0, 1, 1] islands [0, 0, 1, 1]

@@ -104,8 +104,8 @@ def reference(tmp_path_factory):
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
     """cluster(islands): the output of `pathways up` for a cluster with that number of islands. It starts with the first use and ends after the last test."""
-    # The CPU plugin stands on TensorFlow's libraries, which build/venv has. They are not linked into MaxText's environment, as they are into
-    # others: MaxText would take a folder of that name for TensorFlow itself.
+    # The CPU plugin needs TensorFlow's libraries, which build/venv has. They are not linked into MaxText's environment, unlike into
+    # others, because MaxText would take a folder of that name for TensorFlow itself.
     libraries = next(ROOT.glob("build/venv/lib/python*/site-packages/tensorflow"))
     started, folder = {}, tmp_path_factory.mktemp("clusters")
     env = environment(PATHWAYS_HOME=str(folder), PATHWAYS_START_SECONDS=str(PATIENCE), LD_LIBRARY_PATH=str(libraries))

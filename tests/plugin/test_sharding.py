@@ -86,7 +86,7 @@ def test_all_reduce_of_types(mesh, dtype):
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("width", [1, 100, 3000, 40_000])
 def test_all_reduces_have_the_bits_of_jax(mesh, dtype, width):
-    """Small ones run with all devices on one thread, medium ones still in the plugin's own code, large ones in XLA's."""
+    """Small ones run with all devices on one thread, medium ones in the plugin's own code, large ones in XLA's code."""
     x = np.random.default_rng(width).normal(size=(8, width)) * 50
     want, got = (
         [np.asarray(r) for r in over(m, lambda v: (lax.psum(v, "x"), lax.pmax(v, "x")), P())(

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/strand.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/controller/testing/test_cluster.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/device/simulated/testing.h"

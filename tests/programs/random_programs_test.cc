@@ -358,7 +358,8 @@ class RandomClient {
     if (!arg.index.has_value()) return world_->PutFloats(handle, spec, arg.expected.values);
     if (random_.Below(2) == 0) return world_->Put(handle, spec, World::BytesOf(*arg.index));
     late_.push_back({handle, *arg.index});
-    return session_->MakeArray(handle, spec, {controller::HostShard{World::kLater + handle, {spec.dtype, {}, std::nullopt}, {0}}});
+    return session_->MakeArray(handle, spec,
+                               {controller::HostShard{World::kLater + handle, {spec.dtype, {}, std::nullopt}, {0}}});
   }
 
   ProgramCluster* const world_;

@@ -1,5 +1,5 @@
-// Tests programs that are dispatched node by node: when a node is sent, which work waits for it, and that the island's scheduler
-// grants nodes like other computations. The tests count commands and results, and use no real clock.
+// Tests programs that are dispatched node by node: when a node is sent, and which work waits for it. The island's scheduler must
+// grant nodes like other computations. The tests count commands and results, and use no real clock.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/programs/program_cluster.h"

@@ -99,7 +99,8 @@ TEST_P(WaitingPrograms, ResultsOfAProgramWithEffectsAreToldAfterThem) {
   std::vector<std::string> told;
   auto ask = [&](Handle array, Handle buffer) {
     auto note = [&told](std::string what) {
-      return [&told, what = std::move(what)](const absl::Status& status) { told.push_back(what + std::string(status.message())); };
+      return
+          [&told, what = std::move(what)](const absl::Status& status) { told.push_back(what + std::string(status.message())); };
     };
     world.session->WhenReady({array}, note("ready"));
     world.session->CopyToHostBuffer(array, buffer, std::nullopt, note("bytes"));
@@ -412,7 +413,8 @@ TEST_P(WaitingPrograms, TypesThatDoNotFitAreRefused) {
   EXPECT_THAT(std::string(world.Load(b.proto).status().message()), HasSubstr("result 0 of branch branch2 is f32[4]"));
   b = Choosing();
   b.proto.mutable_nodes(2)->mutable_select()->set_index(1);
-  EXPECT_THAT(std::string(world.Load(b.proto).status().message()), HasSubstr("the index of a choice must be one s32 on one device, not f32[4]"));
+  EXPECT_THAT(std::string(world.Load(b.proto).status().message()),
+              HasSubstr("the index of a choice must be one s32 on one device, not f32[4]"));
 }
 
 // The client's next requests wait for a run, and the run still has to send nodes. They must not block it.

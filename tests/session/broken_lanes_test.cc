@@ -19,7 +19,7 @@ class LaneScript {
  public:
   LaneScript(uint32_t seed, LaneCluster* cluster) : random_(seed), t_(*cluster) { Put(); }
 
-  // Returns how often a connection was broken.
+  // Returns the number of broken connections.
   int Run(int steps) {
     for (int i = 0; i < steps; ++i) {
       Step();

@@ -41,7 +41,7 @@ class Script {
     }
   }
 
-  // Returns how often the network was cut.
+  // Returns the number of cuts.
   int Run(int steps) {
     for (int i = 0; i < steps; ++i) {
       Step();
@@ -129,18 +129,19 @@ class Script {
   void Fetch(Handle handle) {
     ++open_;
     const Handle buffer = next_++;
-    t_.session->CopyToHostBuffer(handle, buffer, std::nullopt, [this, buffer, expected = values_[handle].contents](absl::Status status) {
-      --open_;
-      ASSERT_TRUE(status.ok()) << status;
-      ++open_;
-      t_.session->LookupHostBuffer(buffer, [this, expected](absl::StatusOr<Bytes> bytes) {
-        --open_;
-        ASSERT_TRUE(bytes.ok()) << bytes.status();
-        ASSERT_EQ(bytes->size(), 16);
-        EXPECT_EQ(std::memcmp(bytes->data(), expected.data(), 16), 0);
-      });
-      EXPECT_TRUE(t_.session->DeleteHostBuffer(buffer).ok());
-    });
+    t_.session->CopyToHostBuffer(handle, buffer, std::nullopt,
+                                 [this, buffer, expected = values_[handle].contents](absl::Status status) {
+                                   --open_;
+                                   ASSERT_TRUE(status.ok()) << status;
+                                   ++open_;
+                                   t_.session->LookupHostBuffer(buffer, [this, expected](absl::StatusOr<Bytes> bytes) {
+                                     --open_;
+                                     ASSERT_TRUE(bytes.ok()) << bytes.status();
+                                     ASSERT_EQ(bytes->size(), 16);
+                                     EXPECT_EQ(std::memcmp(bytes->data(), expected.data(), 16), 0);
+                                   });
+                                   EXPECT_TRUE(t_.session->DeleteHostBuffer(buffer).ok());
+                                 });
   }
   void Await(Handle handle) {
     ++open_;

@@ -9,14 +9,15 @@
 namespace pw::session {
 namespace {
 
+using controller::TestCluster;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using controller::TestCluster;
 
 // Adds a RemoteCluster, beside the session of the base class.
 class Door : public ServedCluster {
  public:
-  explicit Door(int hosts = 1, int devices = 4) : ServedCluster(hosts, devices), door({.controller = service_address}, {&cut, &client_strand, &timers, &clock}) {}
+  explicit Door(int hosts = 1, int devices = 4)
+      : ServedCluster(hosts, devices), door({.controller = service_address}, {&cut, &client_strand, &timers, &clock}) {}
 
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(NewSession wanted) {
     return Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession(std::move(wanted), std::move(done)); });
@@ -47,15 +48,18 @@ TEST(ClusterQuestionsTest, ASessionIsOpenedWithItsShareAndWorks) {
 
 TEST(ClusterQuestionsTest, OperatorsSeeOnWhichMachineAClientIs) {
   Door t;
-  client::RemoteCluster door({.controller = t.service_address, .machine = "laptop"}, {&t.cut, &t.client_strand, &t.timers, &t.clock});
-  auto opened = t.Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession({.description = "a program"}, std::move(done)); });
+  client::RemoteCluster door({.controller = t.service_address, .machine = "laptop"},
+                             {&t.cut, &t.client_strand, &t.timers, &t.clock});
+  auto opened =
+      t.Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession({.description = "a program"}, std::move(done)); });
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_THAT(t.Status(), HasSubstr("a program on laptop"));
 }
 
 TEST(ClusterQuestionsTest, AShareThatThereCannotBeOpensNothing) {
   Door t;
-  EXPECT_EQ(t.OpenSession({.description = "greedy", .share = {.weight = -1}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(t.OpenSession({.description = "greedy", .share = {.weight = -1}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(t.service->num_sessions(), 0);
 }
 
@@ -88,9 +92,12 @@ TEST(ClusterQuestionsTest, SlicesAreAddedAwaitedAndReleased) {
   ASSERT_EQ(slice.what, SliceState::What::kPlaced) << slice.text;
   ASSERT_TRUE(t.Put(1, TestCluster::Rows(slice.devices[0].v, 2, {4}), "abcd").ok());
   EXPECT_EQ(*t.FetchRows(1), "abcd");
-  auto awaited = t.Await<SliceState>([&](auto done) { t.door.AwaitSlice(t.session->id(), slice.slice, absl::Seconds(1), std::move(done)); });
+  auto awaited =
+      t.Await<SliceState>([&](auto done) { t.door.AwaitSlice(t.session->id(), slice.slice, absl::Seconds(1), std::move(done)); });
   EXPECT_EQ(awaited->devices, slice.devices);
-  auto release = [&] { return t.AwaitStatus([&](auto done) { t.door.ReleaseSlice(t.session->id(), slice.slice, std::move(done)); }); };
+  auto release = [&] {
+    return t.AwaitStatus([&](auto done) { t.door.ReleaseSlice(t.session->id(), slice.slice, std::move(done)); });
+  };
   EXPECT_TRUE(release().ok());
   EXPECT_EQ(release().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(t.AddSlice(0).status().code(), absl::StatusCode::kInvalidArgument);
@@ -126,7 +133,9 @@ TEST(ClusterQuestionsTest, ASuspendedSessionSendsAWindowOfRequestsAndTheOthersLa
   constexpr Handle kArrays = 3 * kRequestWindowBytes / kBytes;
   const uint64_t before = link.bytes_sent();
   for (Handle array = 1; array <= kArrays; ++array)
-    ASSERT_TRUE(t.Put(array, TestCluster::Single(slice.devices[0].v, {kBytes}), std::string(kBytes, static_cast<char>('a' + array % 26))).ok());
+    ASSERT_TRUE(
+        t.Put(array, TestCluster::Single(slice.devices[0].v, {kBytes}), std::string(kBytes, static_cast<char>('a' + array % 26)))
+            .ok());
   t.Run();
   EXPECT_GT(link.bytes_sent() - before, kRequestWindowBytes);
   EXPECT_LT(link.bytes_sent() - before, kRequestWindowBytes + 2 * kFrameBytes);
@@ -165,7 +174,8 @@ TEST(ClusterQuestionsTest, WhatListensAndIsNoControllerIsNamed) {
   ServedCluster t;
   const auto listener = t.transport.Listen("tcp:other:0", [](std::unique_ptr<net::Connection>) {});  // closes what it accepts
   ASSERT_TRUE(listener.ok()) << listener.status();
-  client::RemoteCluster door({.controller = (*listener)->address(), .retry = false}, {&t.cut, &t.client_strand, &t.timers, &t.clock});
+  client::RemoteCluster door({.controller = (*listener)->address(), .retry = false},
+                             {&t.cut, &t.client_strand, &t.timers, &t.clock});
   auto report = t.Await<std::string>([&](auto done) { door.GetStatus(std::move(done)); });
   EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(report.status().message()), HasSubstr("tcp:other:"));
@@ -182,7 +192,8 @@ TEST(ClusterQuestionsTest, ATraceOfNoTimeOrOfDaysIsRefused) {
 
 TEST(ClusterQuestionsTest, AnUnknownSessionIsAnswered) {
   Door t;
-  auto state = t.Await<SliceState>([&](auto done) { t.door.AwaitSlice(SessionId(5), SliceId(1), absl::Seconds(1), std::move(done)); });
+  auto state =
+      t.Await<SliceState>([&](auto done) { t.door.AwaitSlice(SessionId(5), SliceId(1), absl::Seconds(1), std::move(done)); });
   EXPECT_EQ(state.status().code(), absl::StatusCode::kNotFound);
 }
 

@@ -1,5 +1,5 @@
-// CutTransport: a transport that a test can cut: everything in flight on the connection that was made last is lost, in both directions, and
-// both ends are told.
+// CutTransport: a transport that a test can cut. A cut loses everything in flight on the latest connection, in both directions,
+// and notifies both ends.
 #pragma once
 
 #include <memory>

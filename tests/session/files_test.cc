@@ -1,5 +1,5 @@
-// Arrays in files: a client, the controller and workers with a disk, in one process. Hosts read and write; neither the controller nor the client sees a
-// byte; whoever ends at whatever moment, the arrays on the disk are those of one save.
+// Tests arrays in files with a client, the controller and workers with a disk, in one process. Only hosts see the bytes of files.
+// The arrays on the disk are those of one save, whichever process ends and whenever it ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,13 +128,13 @@ TEST_F(FilesTest, HostsThatDoNotShareTheFilesAreNamed) {
   EXPECT_EQ(t.Ready({21}).code(), absl::StatusCode::kNotFound) << "the array is the error";
 }
 
-// How often a save had happened, and how often not, when something ended in it.
+// Counts the saves that had taken effect, and those that had not, when a process ended during them.
 struct Outcomes {
   int saved = 0;
   int failed = 0;
 };
 
-// Calls `end` after each number of turns of a save, until the save is over before it; then lets everything settle, and calls `check`.
+// Repeats a save, and calls `end` after 0, 1, 2, ... of its turns. Then lets everything settle and calls `check`.
 Outcomes EndAtEveryMoment(const std::function<std::unique_ptr<LaneCluster>()>& start,
                           const std::function<std::shared_ptr<std::optional<absl::Status>>(LaneCluster&)>& save,
                           const std::function<void(LaneCluster&)>& end,

@@ -16,7 +16,7 @@ using controller::TestCluster;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Answers calls when the test says so: with the first operand, each element times ten.
+// Answers calls when the test tells it to: with the first operand, each element times ten.
 struct Functions final : HostCallHandler {
   struct Call {
     HostCall call;
@@ -53,7 +53,7 @@ class CallCluster : public LaneCluster {
     Run();
   }
 
-  // A program on one device that returns what function `callback` makes of its argument.
+  // A program on one device that returns the result of function `callback` for its argument.
   absl::StatusOr<Handle> CompileCall(int device, uint64_t callback) {
     return CompileText(device, absl::StrCat("pathways_host_callback=", callback));
   }
@@ -62,8 +62,8 @@ class CallCluster : public LaneCluster {
     request.format = "sim";
     request.program = Bytes::FromString(absl::StrCat("args=1 outputs=1 dims=", elements_, " ", text));
     request.devices = {DeviceId(device)};
-    auto info = Await<std::shared_ptr<const ExecutableInfo>>(
-        [&](auto done) { session->Compile(std::move(request), std::move(done)); });
+    auto info =
+        Await<std::shared_ptr<const ExecutableInfo>>([&](auto done) { session->Compile(std::move(request), std::move(done)); });
     if (!info.ok()) return info.status();
     return (*info)->handle;
   }
@@ -81,7 +81,7 @@ class CallCluster : public LaneCluster {
   }
   buffers::ArraySpec Spec(int device) const { return Single(device, {elements_}, buffers::DType::kF32); }
   static Handle Arg(int device) { return 1 + static_cast<Handle>(device); }
-  // Lets clients connect again, and all that follows.
+  // Lets clients connect again, and runs all later events.
   void Settle() {
     for (int i = 0; i < 20; ++i) {
       Run();
@@ -192,7 +192,7 @@ TEST(LaneCallsTest, CallsThatDependOnEachOtherKeepTheirOrderWhileLanesBreak) {
     const uint64_t number = 100 + static_cast<uint64_t>(i);
     expected.push_back(number);
     const Handle program = *t.CompileCall(i % 2, number);
-    // The next program's argument is what this one's function returned, on the other host.
+    // The next program's argument is the result of this one's function, on the other host.
     const Handle arg = i == 0 ? CallCluster::Arg(0) : 1000 + static_cast<Handle>(i);
     ASSERT_TRUE(t.Execute(program, {arg}, {2000 + static_cast<Handle>(i)}).ok());
     const std::vector<DeviceId> other = {DeviceId((i + 1) % 2)};

@@ -76,7 +76,8 @@ class LaneHost {
 class LaneCluster : public ServedCluster {
  public:
   // `client_files`: the folders of each host that clients may use; empty: none.
-  explicit LaneCluster(int num_hosts = 2, int devices = 2, const worker::Limits& limits = {}, const std::vector<storage::Roots>& client_files = {})
+  explicit LaneCluster(int num_hosts = 2, int devices = 2, const worker::Limits& limits = {},
+                       const std::vector<storage::Roots>& client_files = {})
       : ServedCluster(0, 0, absl::Minutes(10), Options(num_hosts)) {
     for (int h = 0; h < num_hosts; ++h) {
       hosts.push_back(std::make_unique<LaneHost>(this, absl::StrCat("h", h), absl::StrCat("i", h), devices, limits,

@@ -12,17 +12,17 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/await.h"
-#include "pathways/base/clock.h"
 #include "pathways/base/secret.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/await.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/client/client.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/device/simulated/runtime.h"
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/identity/token_file.h"
-#include "pathways/net/asio_transport.h"
+#include "pathways/net/asio/asio_transport.h"
 #include "pathways/session/service.h"
 #include "pathways/worker/controller_link.h"
 
@@ -35,7 +35,8 @@ constexpr size_t kBytes = 16 << 20;
 // Destroyed in reverse order, as in bin/.
 class Processes {
  public:
-  explicit Processes(const std::string& listen) : identity_(listen == "tls" ? *identity::ClusterIdentity::Open(folder_, &wall_clock_) : nullptr) {
+  explicit Processes(const std::string& listen)
+      : identity_(listen == "tls" ? *identity::ClusterIdentity::Open(folder_, &wall_clock_) : nullptr) {
     credentials_.tls = listen == "tcp" ? "off" : "on";
     controller::ClusterOptions cluster;
     cluster.identity = identity_.get();
@@ -50,7 +51,8 @@ class Processes {
       link.tls = worker_tls_;
       credentials_.token_file = folder_ + "/ada.token";
       const std::string ada = *identity_->CreateToken({"ada"});
-      EXPECT_TRUE(identity::WritePrivateFile(credentials_.token_file, identity::ToText({"here", identity_->authority(), ada})).ok());
+      EXPECT_TRUE(
+          identity::WritePrivateFile(credentials_.token_file, identity::ToText({"here", identity_->authority(), ada})).ok());
     }
     const std::string workers = *cluster_->Listen(&controller_transport_, Address(listen, "workers"));
     sessions = *service_->Listen(&controller_transport_, Address(listen, "sessions"));
@@ -117,7 +119,7 @@ class Processes {
   WallClock wall_clock_;
   const std::unique_ptr<identity::ClusterIdentity> identity_;  // null: there are no tokens
   const std::shared_ptr<net::Tls> worker_tls_ = identity_ == nullptr ? nullptr : *net::Tls::Create(identity_->authority());
-  identity::CredentialOptions credentials_;                    // the program's
+  identity::CredentialOptions credentials_;  // the program's
   SteadyClock clock_;
   std::shared_ptr<controller::ClusterImpl> cluster_;
   std::shared_ptr<SessionService> service_;
@@ -125,7 +127,8 @@ class Processes {
   device::SimulatedRuntime runtime_{{.devices = 2, .executor = &worker_pool_}};
   Strand strand_{&worker_pool_};
   int launch_id_ = 0;
-  net::AsioTransport controller_transport_{{.tls = identity_ == nullptr ? nullptr : identity_->tls()}}, transport_{{.tls = worker_tls_}};
+  net::AsioTransport controller_transport_{{.tls = identity_ == nullptr ? nullptr : identity_->tls()}},
+      transport_{{.tls = worker_tls_}};
   TimerQueue timers_{&clock_};
   std::unique_ptr<net::Listener> peers_, lanes_;
   std::unique_ptr<worker::ControllerLink> link_;

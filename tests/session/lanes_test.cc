@@ -253,8 +253,12 @@ TEST(LanesTest, AStrangerLearnsNothing) {
   const uint64_t session = t.session->id().v;
   const std::string address = t.hosts[0]->lane_address();
   const std::string right = "lane key 2";  // the first is the controller's own number (ClusterImpl)
-  for (const auto& [number, key] : std::vector<std::pair<uint64_t, std::string>>{
-           {session, ""}, {session, "lane key"}, {session, "lane key 1"}, {session, "lane key 3"}, {session + 1, right}, {0, ""}}) {
+  for (const auto& [number, key] : std::vector<std::pair<uint64_t, std::string>>{{session, ""},
+                                                                                 {session, "lane key"},
+                                                                                 {session, "lane key 1"},
+                                                                                 {session, "lane key 3"},
+                                                                                 {session + 1, right},
+                                                                                 {0, ""}}) {
     LaneStranger stranger(&t, address);
     stranger.Hello(number, key);
     EXPECT_TRUE(stranger.closed) << number << " " << key;

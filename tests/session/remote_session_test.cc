@@ -8,9 +8,9 @@
 namespace pw::session {
 namespace {
 
+using controller::TestCluster;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using controller::TestCluster;
 
 TEST(RemoteSessionTest, AnArrayGoesToTheDevicesAndComesBack) {
   ServedCluster t(2, 2);
@@ -174,7 +174,9 @@ TEST(RemoteSessionTest, AClientIsHeldBackWhileTheControllerHasManyOfItsRequestsT
     int sent = 0;
     for (; !t.session->suspended(); ++sent) {
       ASSERT_LT(sent, 100);
-      ASSERT_TRUE(t.session->MakeErrorArray(1000 + sent, TestCluster::Single(0, {4}), absl::InternalError(std::string(1 << 20, 'x'))).ok());
+      ASSERT_TRUE(
+          t.session->MakeErrorArray(1000 + sent, TestCluster::Single(0, {4}), absl::InternalError(std::string(1 << 20, 'x')))
+              .ok());
     }
     EXPECT_GE(sent, 60);
     bool resumed = false;

@@ -1,11 +1,11 @@
-// Tests roles: every cell of the table in docs/security.md, and the little that strangers get.
+// Tests roles: every cell of the table in docs/security.md, and the few answers that strangers get.
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/clock.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/identity/cluster_identity.h"
 #include "tests/session/served_cluster.h"
@@ -20,7 +20,8 @@ using ::testing::Not;
 class RolesTest : public ::testing::Test {
  protected:
   RolesTest() {
-    for (const auto& [user, role] : {std::pair{"ada", Role::kUser}, {"bob", Role::kUser}, {"olga", Role::kOperator}, {"rack1", Role::kWorker}})
+    for (const auto& [user, role] :
+         {std::pair{"ada", Role::kUser}, {"bob", Role::kUser}, {"olga", Role::kOperator}, {"rack1", Role::kWorker}})
       tokens_[user] = *identity_->CreateToken({user, role});
     t_.network.SetProofOfAccepted(net::PeerProof::kStranger);
   }
@@ -30,7 +31,8 @@ class RolesTest : public ::testing::Test {
     options.controller = t_.service_address;
     options.retry = false;
     options.token = user.empty() ? "" : tokens_.at(user);
-    return std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&t_.cut, &t_.client_strand, &t_.timers, &t_.clock});
+    return std::make_unique<client::RemoteCluster>(options,
+                                                   client::Link::Environment{&t_.cut, &t_.client_strand, &t_.timers, &t_.clock});
   }
   // Opens a session of this user.
   absl::StatusOr<std::shared_ptr<Session>> Open(client::RemoteCluster& door, const std::string& description) {
@@ -48,8 +50,8 @@ class RolesTest : public ::testing::Test {
   }
 
   WallClock clock_;
-  const std::string folder_ =
-      absl::StrCat(::testing::TempDir(), "pw_roles_test_", ::getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::string folder_ = absl::StrCat(::testing::TempDir(), "pw_roles_test_", ::getpid(), "_",
+                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
   const std::unique_ptr<identity::ClusterIdentity> identity_ = *identity::ClusterIdentity::Open(folder_, &clock_);
   static controller::ClusterOptions With(identity::ClusterIdentity* identity) {
     controller::ClusterOptions options;
@@ -81,7 +83,9 @@ TEST_F(RolesTest, UsersSeeTheirOwnSessionsAndOperatorsAll) {
   auto ada = Door("ada"), bob = Door("bob"), olga = Door("olga"), worker = Door("rack1");
   const auto first = Open(*ada, "ada's program"), second = Open(*bob, "bob's program");
   ASSERT_TRUE(first.ok() && second.ok());
-  const auto status = [&](client::RemoteCluster& door) { return *t_.Await<std::string>([&](auto done) { door.GetStatus(std::move(done)); }); };
+  const auto status = [&](client::RemoteCluster& door) {
+    return *t_.Await<std::string>([&](auto done) { door.GetStatus(std::move(done)); });
+  };
   EXPECT_THAT(status(*ada), HasSubstr("ada's program"));
   EXPECT_THAT(status(*ada), Not(HasSubstr("bob's program")));
   EXPECT_THAT(status(*bob), Not(HasSubstr("ada's program")));
@@ -127,7 +131,8 @@ TEST_F(RolesTest, DrainingRecordingAndTokensAreTheOperators) {
   for (const std::string user : {"ada", "rack1", "olga"}) {
     auto door = Door(user);
     absl::Status tokens;
-    const absl::Status drained = t_.Await<DrainReport>([&](auto done) { door->DrainHost("w0", false, std::move(done)); }).status();
+    const absl::Status drained =
+        t_.Await<DrainReport>([&](auto done) { door->DrainHost("w0", false, std::move(done)); }).status();
     const absl::Status undone = t_.Await<DrainReport>([&](auto done) { door->DrainHost("w0", true, std::move(done)); }).status();
     const std::string list = Tokens(*door, Listing(), &tokens);
     if (user == "olga") {
@@ -135,7 +140,8 @@ TEST_F(RolesTest, DrainingRecordingAndTokensAreTheOperators) {
       EXPECT_TRUE(undone.ok()) << undone;
       EXPECT_THAT(list, HasSubstr("\"user\":\"ada\""));
     } else {
-      for (const absl::Status& status : {drained, undone, tokens}) EXPECT_TRUE(absl::IsPermissionDenied(status)) << user << ": " << status;
+      for (const absl::Status& status : {drained, undone, tokens})
+        EXPECT_TRUE(absl::IsPermissionDenied(status)) << user << ": " << status;
       EXPECT_TRUE(absl::IsPermissionDenied(
           t_.Await<ClusterTrace>([&](auto done) { door->RecordTrace(absl::Seconds(1), 0, std::move(done)); }).status()));
     }
@@ -186,7 +192,8 @@ TEST_F(RolesTest, RevokingATokenEndsItsSessionsAtOnce) {
 class Silent : public net::Connection::Handler {
  public:
   explicit Silent(ServedCluster* t) {
-    t->transport.Connect(t->service_address, absl::InfiniteDuration(), [this](auto connected) { connection = *std::move(connected); });
+    t->transport.Connect(t->service_address, absl::InfiniteDuration(),
+                         [this](auto connected) { connection = *std::move(connected); });
     t->Run();
     connection->Start(this);
     t->Run();
@@ -212,7 +219,7 @@ TEST_F(RolesTest, StrangersGetFiveSecondsAndFourKilobytes) {
 TEST_F(RolesTest, ACrowdOfStrangersKeepsNobodyOut) {
   std::vector<std::unique_ptr<Silent>> crowd;
   for (int i = 0; i < 100; ++i) crowd.push_back(std::make_unique<Silent>(&t_));
-  EXPECT_LE(t_.service->num_links(), SessionService::kMostStrangers);
+  EXPECT_LE(t_.service->num_links(), net::Strangers<uint64_t>::kMost);
   EXPECT_TRUE(crowd.front()->closed);
   EXPECT_FALSE(crowd.back()->closed);
   auto ada = Door("ada");

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/strand.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/client/remote_session.h"
 #include "pathways/controller/testing/test_cluster.h"
 #include "pathways/session/service.h"

@@ -28,7 +28,8 @@ class Stranger : private net::Connection::Handler {
     t_.Run();
   }
   void Say(const std::string& header, const std::string& payload = "") {
-    connection_->Send(header, payload.empty() ? std::vector<Bytes>() : std::vector<Bytes>{Bytes::Copy(payload)}, net::Lane::kUrgent);
+    connection_->Send(header, payload.empty() ? std::vector<Bytes>() : std::vector<Bytes>{Bytes::Copy(payload)},
+                      net::Lane::kUrgent);
     t_.Run();
   }
   void Say(const ClientFrame& frame, const std::string& payload = "") { Say(frame.SerializeAsString(), payload); }
@@ -210,12 +211,11 @@ TEST(SessionServiceTest, HandlesOfAnotherSessionNameNothing) {
   EXPECT_EQ(StatusFrom(stranger.heard.back().events(0).answer().status()).code(), absl::StatusCode::kNotFound);
 }
 
-TEST(SessionServiceTest, RequestsOfAClientThatAcknowledgesNothingWaitAndAreCarriedOutLater) {
-  ServedCluster t;
-  Stranger stranger(&t);
-  stranger.Hello();
+// Puts an array of 60 KiB by requests `first` and `first` + 1, then fetches it more often than the window of events allows. Returns how
+// often.
+uint64_t FetchBeyondTheWindow(Stranger& stranger, uint64_t first) {
   ClientFrame put;
-  put.set_first(1);
+  put.set_first(first);
   const int32_t bytes = 60 << 10;
   auto& make = *put.add_requests()->mutable_make_array();
   make.set_result(1);
@@ -228,7 +228,7 @@ TEST(SessionServiceTest, RequestsOfAClientThatAcknowledgesNothingWaitAndAreCarri
   fetch.add_requests()->mutable_fetch()->set_array(1);
   fetch.mutable_requests(0)->mutable_fetch()->set_by_lane_above(bytes);
   const uint64_t fetches = 3 * kEventWindowBytes / bytes;
-  for (uint64_t number = 3; number < 3 + fetches; ++number) {
+  for (uint64_t number = first + 2; number < first + 2 + fetches; ++number) {
     fetch.set_first(number);
     stranger.Say(fetch);
   }
@@ -236,14 +236,48 @@ TEST(SessionServiceTest, RequestsOfAClientThatAcknowledgesNothingWaitAndAreCarri
   const uint64_t window = kEventWindowBytes / (bytes + net::ResumableStream::kMessageCost);
   EXPECT_GE(stranger.answers, window);
   EXPECT_LT(stranger.answers, window + 10);
+  return fetches;
+}
+
+void Acknowledge(Stranger& stranger, uint64_t number) {
+  ClientFrame frame;
+  frame.set_ack(number);
+  stranger.Say(frame);
+}
+
+TEST(SessionServiceTest, RequestsOfAClientThatAcknowledgesNothingWaitAndAreCarriedOutLater) {
+  ServedCluster t;
+  Stranger stranger(&t);
+  stranger.Hello();
+  const uint64_t fetches = FetchBeyondTheWindow(stranger, 1);
   while (stranger.answers < fetches) {
     const uint64_t before = stranger.answers;
-    ClientFrame acknowledging;
-    acknowledging.set_ack(before);
-    stranger.Say(acknowledging);
+    Acknowledge(stranger, before);
     ASSERT_GT(stranger.answers, before) << "acknowledging what came lets more come";
   }
   EXPECT_EQ(stranger.answers, fetches);
+}
+
+TEST(SessionServiceTest, RequestsThatWaitForAnAcknowledgementOutlastASuspension) {
+  ServedCluster t;
+  Stranger stranger(&t);
+  stranger.Hello();
+  const SessionId session(stranger.heard.back().welcome().session());
+  ClientFrame slice;
+  slice.set_first(1);
+  slice.add_requests()->mutable_add_slice()->set_count(1);
+  stranger.Say(slice);
+  FetchBeyondTheWindow(stranger, 2);
+  const auto suspend = [&](bool resume) {
+    t.cluster->SuspendClient(session, resume, [](auto report) { ASSERT_TRUE(report.ok()) << report.status(); });
+    t.Run();
+  };
+  const uint64_t before = stranger.answers;
+  suspend(/*resume=*/false);
+  Acknowledge(stranger, before);
+  EXPECT_EQ(stranger.answers, before);
+  suspend(/*resume=*/true);
+  EXPECT_GT(stranger.answers, before) << "the resumed session goes on, although its client says nothing more";
 }
 
 TEST(SessionServiceTest, RequestsWithoutANumberThatFollowsAreRefused) {

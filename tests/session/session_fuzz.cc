@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "pathways/frontend/testing/fake_cluster.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 #include "pathways/session/service.h"
 
 namespace {

@@ -15,7 +15,7 @@ from tunix.rl.rollout import base_rollout
 from tunix.tests import test_common
 
 STEPS = 4
-PROMPTS = ["input string", "hello world", "My name", "hello there"]  # of words that the vocabulary has
+PROMPTS = ["input string", "hello world", "My name", "hello there"]  # only words of the vocabulary
 
 
 def meshes(slices):

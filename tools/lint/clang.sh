@@ -10,8 +10,8 @@ if [ ${#files[@]} = 0 ]; then echo "clang: no C++ file differs from the last com
 if [ "${1:-}" = --fix ]; then exec clang-format-19 -i "${files[@]}"; fi
 failed=0
 clang-format-19 --dry-run --Werror "${files[@]}" || failed=1
-# clang-tidy needs compile commands, of each source alone and for clang: those of the preset tsa, of which only what is generated
-# is built. Headers are seen through their sources.
+# clang-tidy needs clang's compile commands, one for each source: those of the preset tsa. Only generated files are built there.
+# Headers are checked through their sources.
 mapfile -t sources < <(printf '%s\n' "${files[@]}" | grep '^pathways/.*\.cc$' || true)
 if [ ${#sources[@]} != 0 ]; then
   cmake --preset tsa >build/configure.log || { cat build/configure.log; exit 1; }

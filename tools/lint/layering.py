@@ -8,6 +8,9 @@ ORDER = ["base", "trace", "net", "http", "identity", "usage", "lanes", "resource
          "worker", "controller", "client", "frontend", "sim", "bin"]
 # The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
+    "base": ["", "memory", "process", "threads"],
+    "net": ["", "sockets", "tls", "asio", "shared", "in_memory", "resumable"],
+    "dataflow": ["graph", "progress", ""],
     "worker": ["store", "lanes", "transfer", "files", "python", "execute", "housekeeping", ""],
     "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
 }
@@ -18,7 +21,7 @@ STRANGERS = {
     "client": {"worker", "controller", "device"},  # a client and the controller meet in session/
     "frontend": {"worker", "device"},
 }
-# What plugins/pathways_pjrt, the front door in the client's process, may include. One file has a whole cluster in that process.
+# The folders that plugins/pathways_pjrt, the door in the client's process, may include. One file there includes a whole cluster.
 OF_THE_DOOR = {"base", "buffers", "program", "session", "callbacks", "client"}
 OWN_CLUSTER = ("plugins/pathways_pjrt/own_cluster.cc", "pathways/bin/local_cluster.h")
 # (header, the folders that may include it). Headers are matched as they are written in the #include.

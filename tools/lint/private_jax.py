@@ -1,7 +1,7 @@
 """Checks that only python/pathways/_jax uses private names of jax and jaxlib. That folder lists each, with the behaviour without it.
 
 Every other module may import jax, its public modules, and jaxlib's version. Names are found in the syntax tree, not in comments and texts.
-Private attributes of objects (sharding._x) count as well: a private name that nothing in our package defines is someone else's.
+Private attributes of objects (sharding._x) count as well: a private name that nothing in our package defines belongs to another package.
 """
 
 import ast
@@ -43,7 +43,7 @@ def defined_names(text):
 
 
 def private_attributes(text):
-    """[(line, name)] of the private attributes that are read, by name or by getattr."""
+    """Returns [(line, name)] of the private attributes that are read, by name or by getattr."""
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):

@@ -41,14 +41,14 @@ def _rooms(texts):
 
 
 def _places(texts):
-    """Returns the modules and rooms that the lists above do not have."""
+    """Returns a finding for each module and room that is missing from the lists above."""
     problems = [f"{FOLDER}{path}: not one of the modules beside the rooms: move it into a room, or name it in DOORS (tools/lint/python_rooms.py)"
                 for path in texts if "/" not in path and path[:-3] not in DOORS]
     return problems + [f"{FOLDER}{room}: not a room of tools/lint/python_rooms.py ORDER" for room in _rooms(texts) if room not in ORDER]
 
 
 def _rule(room, text, problems):
-    """Returns the rooms that this one may import; appends what is wrong with its rule to `problems`."""
+    """Returns the rooms that this one may import; appends the faults of its rule to `problems`."""
     found = RULE.findall(ast.get_docstring(ast.parse(text or "")) or "")
     if len(found) != 1:
         problems.append(f"{FOLDER}{room}/__init__.py: its docstring must have one sentence \"May import ...\", which names rooms or \"no other room\"")

@@ -13,6 +13,7 @@ import prose  # noqa: E402
 import python_rooms  # noqa: E402
 import sizes  # noqa: E402
 import source  # noqa: E402
+import tags  # noqa: E402
 
 
 @pytest.fixture
@@ -154,3 +155,10 @@ def test_prose_that_readers_stumble_over(tree, monkeypatch, path, text, found):
     monkeypatch.setattr(prose, "files", lambda paths: [p for p in [path] if p not in prose.GENERATED])
     lines, _ = prose.check()
     assert [line.split(": ")[1] for line in lines] == found
+
+
+def test_a_tag_that_two_headers_define(tree):
+    tree({"pathways/base/a.h": "// Invariant AB-1 it holds\n", "pathways/net/b.h": "//   AB-1  that holds\n//   CD-1  and this\n"})
+    assert tags.check() == ["the invariant tag AB is defined in pathways/base/a.h and in pathways/net/b.h: rename one"]
+    tree({"pathways/base/a.h": "//   AB-1  it holds\n//   AB-2  and this\n", "pathways/net/b.h": "// by AB-1 of a.h\n"})
+    assert tags.check() == []

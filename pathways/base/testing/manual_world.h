@@ -1,6 +1,6 @@
 // Test doubles of Executor, Clock and Timers: nothing runs, and no time passes, until the test says so. Everything runs on the
 // test's thread. Tasks run in the order of posting or, given a seed, in random order (a strand's tasks keep their order).
-// Not for products.
+// For tests only.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
 #include "pathways/base/testing/random.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 
 namespace pw {
 

@@ -8,7 +8,7 @@ namespace {
 
 bool IsRowMajor(const std::string& layout) {
   xla::LayoutProto proto;
-  if (!proto.ParseFromString(layout)) return true;  // not understood; clients mark row-major layouts in such a way, too
+  if (!proto.ParseFromString(layout)) return true;  // not understood: clients also mark row-major layouts with such bytes
   for (int i = 1; i < proto.minor_to_major_size(); ++i) {
     if (proto.minor_to_major(i - 1) < proto.minor_to_major(i)) return false;
   }

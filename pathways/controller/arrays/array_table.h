@@ -31,7 +31,7 @@ struct ArrayEntry {
   bool is_error() const { return record->state() == buffers::LogicalArray::State::kError; }
 };
 
-// A shard of an array, which is to be a shard of another one too.
+// A shard of an array that becomes a shard of another array too.
 struct ShardPick {
   const ArrayEntry* source;
   int shard;
@@ -50,13 +50,14 @@ class ArrayTable {
   // REQUIRES: CheckNew.
   void Insert(Handle handle, ArrayEntry entry) { entries_[handle] = std::move(entry); }
 
-  // Null if unknown.
+  // Returns null if the handle is unknown.
   ArrayEntry* Find(Handle handle);
   // NOT_FOUND if the handle is unknown, INVALID_ARGUMENT if the array was deleted or donated. The pointer is valid until the next Insert or
   // Erase.
   absl::StatusOr<ArrayEntry*> Live(Handle handle);
 
-  // Both process all known handles, then return NOT_FOUND if some were unknown.
+  // Delete drops the arrays of the handles, which stay known; Erase forgets the handles. Both process all known handles, then
+  // return NOT_FOUND if some were unknown.
   absl::Status Delete(absl::Span<const Handle> handles);
   absl::Status Erase(absl::Span<const Handle> handles);
 
@@ -65,7 +66,7 @@ class ArrayTable {
   // Returns the records of all handles that were not deleted, each record once. Leaves out string arrays: they are not on devices.
   std::vector<buffers::LogicalArray::Ref> Records() const;
 
-  // Each handle whose record is a key of the map gets the mapped record.
+  // Replaces records: a handle whose record is a key of the map gets the mapped record.
   void Replace(const absl::flat_hash_map<const buffers::LogicalArray*, buffers::LogicalArray::Ref>& replaced);
 
   size_t size() const { return entries_.size(); }

@@ -7,22 +7,22 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/logical_array.h"
 #include "pathways/controller/arrays/string_arrays.h"
 #include "pathways/controller/session.h"
 
 namespace pw::controller {
 
-// Received before the request that names it, or fetched for the client to pick up.
+// A buffer that came before the request that names it, or that was fetched for the client to pick up.
 struct StagedBuffer {
   Bytes data;
   bool fetched = false;
   absl::Status error = {};  // the client could not send the bytes: then `data` is empty
 };
 
-// Promised to an array before its bytes have been received.
+// A buffer that was promised to an array before its bytes came.
 struct AwaitedBuffer {
   std::weak_ptr<buffers::LogicalArray> array;
   std::shared_ptr<StringCell> cell;  // of string arrays
@@ -31,7 +31,7 @@ struct AwaitedBuffer {
   int64_t bytes = 0;
 };
 
-// A fetch under way will fill it.
+// A buffer that a fetch under way will fill.
 struct FillingBuffer {
   bool dropped = false;  // deleted before the fetch ended
   std::vector<ResultCallback<Bytes>> lookups;

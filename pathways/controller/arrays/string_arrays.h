@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/logical_array.h"
 
 namespace pw::controller {
 
 struct StringCell {
   std::optional<Bytes> data;                                  // as the client sent it; nullopt: still on its way
-  std::vector<std::weak_ptr<buffers::LogicalArray>> waiting;  // each waits for one completion
+  std::vector<std::weak_ptr<buffers::LogicalArray>> waiting;  // arrays that wait for the bytes, each for one completion
 
   void Fill(absl::StatusOr<Bytes> bytes) {
     data = bytes.ok() ? *bytes : Bytes();

@@ -16,11 +16,11 @@ using ::pathways::v1::ToWorker;
 
 namespace {
 
-// How long an attempt to reach the process of a host takes, and the time between two.
+// The time limit of an attempt to reach a host's process, and the pause between two attempts.
 constexpr absl::Duration kProbeTime = absl::Milliseconds(100);
 constexpr absl::Duration kProbePause = absl::Milliseconds(400);
 
-// Whether it was the network, or a process that ended: whatever else ends a connection would end the next one too.
+// Returns whether the network may have failed, or a process ended. Any other cause would end the next connection too.
 bool IsBreak(const absl::Status& reason) { return absl::IsUnavailable(reason) || absl::IsDeadlineExceeded(reason); }
 
 net::Counters Sum(const net::Counters& a, const net::Counters& b) {
@@ -50,7 +50,7 @@ void ClusterImpl::OnBroken(LinkId id, const absl::Status& reason) {
   net::Connection* const connection = link.link->connection();
   const absl::Time now = environment_.clock->Now();
   if (SleptUntil(now))
-    host.last_heard = now;  // the worker may have given this connection up meanwhile, and another one waits to be heard
+    host.last_heard = now;  // the worker may have given up this connection meanwhile, and its next one was not read yet
   const absl::Duration kept =
       session::KeptAfter({connection->breakable(), host.own_end, connection->peer(), reason}, options_.host_grace);
   const bool can_return = host.stream->resumable() && host.stream->heard() && IsBreak(reason);
@@ -165,7 +165,7 @@ void ClusterImpl::WatchAway(absl::Time now, absl::Duration slept) {
   std::vector<std::pair<HostId, absl::Status>> gone;
   for (auto& [id, host] : hosts_) {
     if (host.link != 0) continue;
-    host.kept_until += slept;  // who has asked meanwhile is heard soon
+    host.kept_until += slept;  // a worker that has asked to resume meanwhile is heard soon
     if (const size_t kept = host.stream->kept_bytes(); kept > options_.host_kept_bytes) {
       gone.emplace_back(id, absl::ResourceExhaustedError(absl::StrCat(
                                 "its connection is broken (", host.broken.message(), "), and ", kept,

@@ -1,4 +1,4 @@
-// Hosts whose connections break: what they have stays, what they are sent waits, and whoever is not kept is told so.
+// Hosts whose connections break: they keep what they have, commands to them wait, and a worker that is not kept is told so.
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ ClusterOptions WithGrace(absl::Duration grace) {
   return options;
 }
 
-// Two hosts; array 1 is on w1. Whether processes live is seen at their addresses for other workers.
+// Two hosts; array 1 is on w1. A worker's process lives exactly while something listens at its address for other workers.
 class AwayTest : public ::testing::Test {
  protected:
   explicit AwayTest(ClusterOptions options = WithGrace(absl::Seconds(30))) : t_(2, 1, std::move(options)) {

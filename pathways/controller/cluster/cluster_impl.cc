@@ -65,7 +65,8 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
                                                           });
   cluster->fabric_->SetDataflow(cluster->housekeeping_->runtime());
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
-  cluster->observation_ = std::make_unique<Observation>(cluster->options_, cluster->fabric_.get(), cluster->housekeeping_.get(), environment.clock);
+  cluster->observation_ =
+      std::make_unique<Observation>(cluster->options_, cluster->fabric_.get(), cluster->housekeeping_.get(), environment.clock);
   cluster->reports_ = std::make_unique<GroupedReports>(cluster->fabric_.get(), &cluster->strand_, environment.timers);
   cluster->trace_ =
       std::make_unique<TraceRecording>(cluster->fabric_.get(), cluster->housekeeping_.get(),
@@ -122,20 +123,21 @@ void ClusterImpl::AddConnection(std::unique_ptr<net::Connection> connection) {
   if (link.link->connection()->proof() == net::PeerProof::kOwn) {
     link.link->Trust();
   } else {
-    strangers_.push_back(id);
-    if (strangers_.size() > kMostStrangers) Refuse(strangers_.front(), absl::ResourceExhaustedError("too many others wait to be let in"));
+    if (std::optional<LinkId> oldest = strangers_.Add(id)) Refuse(*oldest, strangers_.TooMany());
   }
   link.link->Start();
 }
 
 void ClusterImpl::Trust(LinkId id) {
-  std::erase(strangers_, id);
+  strangers_.Remove(id);
   links_.at(id).link->Trust();
 }
 
 void ClusterImpl::DropSlowStrangers(absl::Time now) {
-  while (!strangers_.empty() && now - links_.at(strangers_.front()).since > kGreetingTime)
-    Refuse(strangers_.front(), absl::DeadlineExceededError(absl::StrCat("no hello came within ", absl::FormatDuration(kGreetingTime))));
+  for (auto oldest = strangers_.oldest(); oldest.has_value(); oldest = strangers_.oldest()) {
+    if (now - links_.at(*oldest).since <= strangers_.kGreetingTime) return;
+    Refuse(*oldest, strangers_.TooSlow());
+  }
 }
 
 void ClusterImpl::OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) {
@@ -207,7 +209,7 @@ void ClusterImpl::SetAway(SessionId session, bool away) {
                      session);
 }
 
-// The devices of the client's slices to come, and those of empty seats: a client uses them when somebody sits there.
+// Returns the virtual devices for the client's slices to come, and the devices of empty seats, for when a host takes the seat.
 std::shared_ptr<const SpareDevices> ClusterImpl::Spares(SessionId session) {
   auto spares = std::make_shared<SpareDevices>(*slices_->Spares(session));
   AddEmptySeats(fabric_->topology(), info_->platform_name, *spares);
@@ -257,7 +259,7 @@ void ClusterImpl::OnLinkClosed(LinkId id, const absl::Status& reason) {
   } else {
     EndLink(id, reason);
   }
-  std::erase(strangers_, id);
+  strangers_.Remove(id);
   links_.erase(id);
 }
 

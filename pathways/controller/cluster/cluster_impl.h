@@ -1,31 +1,32 @@
-// ClusterImpl: the controller. Admits workers and detects their loss, opens and ends sessions; all of its state lives on one strand.
+// ClusterImpl: the controller. It admits workers, detects their loss, opens and ends sessions. All its state is on one strand.
 //
-// Forming. The cluster forms when expect_hosts workers have joined: all of them are numbered at once, in the order of their names (TO-3),
-// and welcomed. A worker that joins later takes the seat of one that was lost, if its devices fit (TO-7); the open
-// sessions use it under the ids that they know. Else it gets the next numbers, and sessions that open after that see its devices.
+// Forming. The cluster forms when expect_hosts workers have joined: it numbers all of them at once, in the order of their names
+// (TO-3), and welcomes them. A later worker takes the seat of a lost one if its devices fit (TO-7); the open sessions use these
+// devices under the ids that they know. Otherwise it gets the next numbers, and only later sessions see its devices.
 //
-// Losing. A host is lost for good when it says goodbye, when it sends an invalid message, when its process has ended, or when it is silent
-// for longer than heartbeat_limit and host_grace. Arrays with a shard on the host become errors that name it, operations that wait for the host
-// fail, and the other hosts are told. Sessions go on. A worker that returns is a new host in the old seat; the arrays stay lost.
+// Losing. A host is lost for good when its worker says goodbye, sends an invalid message, has ended, or is silent for longer than
+// heartbeat_limit and host_grace. Arrays with a shard on it become errors that name it, operations that wait for it fail, and the
+// other hosts are told. Sessions go on. A worker that returns is a new host in the old seat; the arrays stay lost.
 //
-// Away. A connection may break while the worker lives. Then the host stays, with all that it has, until the worker has made another connection
-// (worker.proto, Resume) or host_grace is over since it was last heard. What is sent to it meanwhile waits (net/resumable_link.h), and clients see a
-// pause. A process that was killed looks the same at first, so the address is tried where other workers reach it: if nobody listens there, the
-// process has ended. The connection that breaks before the worker is known to have had its Welcome was in vain: the worker could not prove who it is.
+// Away. A connection may break while the worker lives. Then the host keeps all that it has for host_grace since it was last
+// heard, so that its worker can resume on another connection (worker.proto, Resume). Commands to it wait meanwhile
+// (net/resumable/resumable_link.h), and clients see a pause. A killed process looks the same at first, so the controller connects
+// to the worker's address for other workers: if no process listens there, the worker has ended. If the worker may not have
+// received its Welcome, the host is lost at once: the worker has no key to prove who it is.
 //
 // Files:
 //   - cluster_impl.cc: lifetime, links
 //   - cluster_membership.cc: joining, losing, heartbeats
 //   - cluster_away.cc: hosts whose connections have broken
 //   - cluster_status.cc: status, requests of operators
-// It hands the rest to parts, which know each other only by what they are given: SessionRegistry (sessions, calls to their clients),
-// GroupedReports (completions that hosts report for others), TraceRecording, Housekeeping and Slices.
+// Other classes do the rest: SessionRegistry (sessions, calls to their clients), GroupedReports (completions that hosts report
+// for others), Observation (events, hangs, usage), TraceRecording, Housekeeping and Slices.
 //
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
 //   CI-2  tasks and callbacks that outlive the cluster do nothing
 //   CI-3  a host has at most one link in state kHost, and that link is JoinedHost::link; a later connection replaces an earlier one
-//   CI-4  only a worker that shows the key of a host's Welcome goes on as that host; one that was given up is told so
+//   CI-4  a worker resumes as a host only with the key of that host's Welcome. If the host was given up, the worker is told so
 // The executor must outlive the cluster. Timers and the transport must be stopped before the cluster is destroyed.
 #pragma once
 
@@ -41,9 +42,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/cluster/grouped_reports.h"
 #include "pathways/controller/cluster/session_registry.h"
 #include "pathways/controller/cluster/trace_recording.h"
@@ -54,8 +55,9 @@
 #include "pathways/controller/session.h"
 #include "pathways/controller/slices/slices.h"
 #include "pathways/controller/status_report.h"
-#include "pathways/net/resumable_link.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/resumable/resumable_link.h"
+#include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/strangers.h"
 #include "pathways/net/transport.h"
 
 namespace pw::controller {
@@ -110,11 +112,11 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   }
   void GetStatus(ResultCallback<std::string> done) override { GatherStatus(std::nullopt, std::move(done)); }
   void GetStatusFor(const std::string& user, ResultCallback<std::string> done) override { GatherStatus(user, std::move(done)); }
-  // Returns the same as metrics for Prometheus (controller/metrics_page.h): for operators.
+  // Answers the status as metrics for Prometheus (controller/metrics_page.h).
   void GetMetrics(ResultCallback<std::string> done);
-  // Returns the status without what hosts would have to examine their machines for: for a page that asks every second.
+  // Answers the status without examining the machines of the hosts: for a page that asks every second.
   void GetPageStatus(ResultCallback<std::string> done);
-  // Returns the computations that have ended since record `after`, and those under way, as JSON (gang_report.h): for operators.
+  // Returns the computations that have ended since record `after`, and those under way, as JSON (gang_report.h).
   std::string GetGangs(uint64_t after);
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override {
     trace_->Start(duration, max_events, std::move(done));
@@ -152,13 +154,13 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     std::unique_ptr<net::ResumableLink> stream;
     LinkId link = 0;      // 0: it is away
     std::string own_end;  // of the connection, as the worker's machine names it
-    std::string key;      // which the worker shows when it makes the connection again; empty: it cannot
+    std::string key;      // the worker shows it to resume; empty: it cannot
     absl::Time last_heard;
     absl::Time certified;   // when its certificate was made
-    net::Counters earlier;  // of the connections before
+    net::Counters earlier;  // of its connections before this one
     // While it is away:
     absl::Time away_since, kept_until;
-    absl::Status broken;   // why
+    absl::Status broken;   // why the connection broke
     uint64_t absence = 0;  // how often it has been away
   };
   struct GivenUpHost {
@@ -178,7 +180,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   // -- cluster_impl.cc
   void AddConnection(std::unique_ptr<net::Connection> connection);
   void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) override;
-  // Counts a frame of a host's stream, and what it acknowledges. Returns false if the link is closing.
+  // Counts a frame of a host's stream, and takes its acknowledgements. Returns false if the link is closing.
   bool CountFrame(LinkId id, const ::pathways::v1::FromWorker& message, size_t bytes);
   void OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) override;
   void OnLinkWritable(LinkId id) override;
@@ -189,16 +191,13 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   bool OnEvent(LinkId id, const ::pathways::v1::Event& event, Bytes payload);
   HostLink::PostToOwner PostToThis();
 
-  // A link whose peer has not been let in has kGreetingTime, and there are at most kMostStrangers: one more, and the oldest is dropped.
-  static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
-  static constexpr size_t kMostStrangers = 64;
   static constexpr absl::Duration kRenewCertificates = absl::Hours(24);
   absl::Status AdmitWorker(const Link& link, const std::string& token);
   void Trust(LinkId id);
   void DropSlowStrangers(absl::Time now);
   // Certifies a host's key and notes when. Returns the chain; empty: the host wants none, or there is no authority.
   std::string Certify(JoinedHost& host);
-  // Sends hosts another certificate, long before the one that they have ends.
+  // Sends hosts new certificates, long before the old ones expire.
   void RenewCertificates(absl::Time now);
 
   // -- cluster_membership.cc
@@ -209,42 +208,42 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Admit(LinkId id, HostId host);
   void TakeSeat(HostId host);  // tells the sessions, if its devices are those of a host that was lost
   void MembershipChanged();    // tells the other hosts, and updates what clients see
-  // The peer of the link is gone, or at fault: if it is a host, the host is lost.
+  // Ends a link whose peer is gone or at fault. If the peer is a host, the host is lost.
   void EndLink(LinkId id, const absl::Status& reason);
   void LoseHost(HostId id, const absl::Status& reason);
   absl::Status LossError(const resource::Host& host, absl::Time since, const absl::Status& reason) const;
   std::string platform() const;
   void ScheduleTick();
   void Tick();
-  // Whether this process was stopped until now. Then silence is not the hosts' fault.
+  // Returns whether this process was stopped until now. Then silence is not the hosts' fault.
   bool SleptUntil(absl::Time now) const { return now - last_tick_ > options_.heartbeat_limit / 2; }
-  // Returns the links that have been silent for too long. `slept`: this process was stopped, which is not their fault.
+  // Pings the peers. Returns the links that were silent for too long. `slept`: this process was stopped; silence does not count.
   std::vector<LinkId> PingLinks(absl::Time now, bool slept);
 
   // -- cluster_away.cc
   static constexpr size_t kMostGivenUp = 1000;
-  // The connection of a host has broken: keeps the host without one, or loses it.
+  // Handles a host's broken connection: keeps the host without one, or loses it.
   void OnBroken(LinkId id, const absl::Status& reason);
-  // Nothing has been heard on the link for the heartbeat limit.
+  // Handles a link on which nothing was heard for the heartbeat limit.
   void OnSilent(LinkId id);
   // Finds out whether the process of a host that is away has ended.
   void ProbeProcess(HostId host);
   void OnProbed(HostId host, uint64_t absence, const absl::Status& connected);
   void OnResume(LinkId id, const ::pathways::v1::Resume& resume);
-  // Tells a worker that it is not kept, or not any more.
+  // Tells a worker that its host is not kept, or not any more, and closes the link.
   void GiveUp(LinkId id, const std::string& reason);
   std::string NotKept(const ::pathways::v1::Resume& resume) const;
   // Gives up hosts that have been away for too long. `slept`: for how long this process was stopped.
   void WatchAway(absl::Time now, absl::Duration slept);
-  // The worker at this address is another process than that of a host that is away there: that one has ended.
+  // Loses a host that is away at the address of this new worker: its process has ended.
   void LosePredecessor(const ::pathways::v1::Hello& hello);
   net::Counters CountersOf(const JoinedHost& host) const;
 
   // -- cluster_status.cc
   absl::StatusOr<identity::Caller> AdmitAsker(const Link& link, const std::string& token) const;
-  // `user`: leaves out all clients but this user's; none: has all.
+  // `user`: lists only this user's clients; none: all clients.
   void GatherStatus(std::optional<std::string> user, ResultCallback<std::string> done);
-  // `examine`: whether the hosts examine their machines for it, too.
+  // `examine`: the hosts examine their machines for it, too.
   void GetReport(std::optional<std::string> user, bool examine, ResultCallback<StatusReport> done);
   struct Answers;  // of the hosts, to a request for the status
   StatusReport MakeReport(const std::optional<std::string>& user, const Answers& answers);
@@ -274,8 +273,8 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   absl::Time started_;
   absl::Time last_tick_;
   uint64_t next_ping_ = 1;
-  std::deque<LinkId> strangers_;  // links that have not been let in, the oldest first
-  const uint64_t incarnation_;    // identifies this run; hosts show it to each other, and nobody else can guess it
+  net::Strangers<LinkId> strangers_;
+  const uint64_t incarnation_;  // identifies this run; hosts show it to each other, and no other process can guess it
 };
 
 }  // namespace pw::controller

@@ -73,9 +73,10 @@ absl::Status ClusterImpl::AdmitWorker(const Link& link, const std::string& token
   return identity::AdmitWithoutTokens(proof).status();
 }
 
-// Tells the worker why, so that it exits: another attempt would be refused again, unless it was this one that came at the wrong time.
+// Tells the worker why, so that it exits instead of trying again. Strangers that were too many or too slow are not told: their
+// next attempt may succeed.
 void ClusterImpl::Refuse(LinkId id, const absl::Status& reason) {
-  std::erase(strangers_, id);
+  strangers_.Remove(id);
   PW_LOG_WARNING << "refused a worker at " << links_[id].link->connection()->peer() << ": " << reason.message();
   links_[id].state = LinkState::kLeaving;
   if (!absl::IsResourceExhausted(reason) && !absl::IsDeadlineExceeded(reason)) {

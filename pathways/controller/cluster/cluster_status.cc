@@ -1,4 +1,4 @@
-// Requests of operators.
+// The status report, and requests of operators.
 #include <unistd.h>
 
 #include <utility>
@@ -16,7 +16,8 @@ using ::pathways::v1::Command;
 
 namespace {
 
-// By how much a host's clock is ahead of ours at least, negative if it is behind: it was read at some time between the question and the last answer.
+// Returns by how much, at least, a host's clock is ahead of this machine's; negative: behind. The host read it between `asked`
+// and `heard`.
 double ClockAhead(const ::pathways::v1::Examination& host, absl::Time asked, absl::Time heard) {
   const absl::Time read = absl::FromUnixNanos(host.wall_clock_nanoseconds());
   if (read > heard) return absl::ToDoubleSeconds(read - heard);
@@ -55,7 +56,7 @@ std::string ClusterImpl::GetGangs(uint64_t after) {
 struct ClusterImpl::Answers {
   Housekeeping::MetricsByHost metrics;
   Housekeeping::ExaminationsByHost examinations;
-  absl::Time asked, heard;  // by this machine's clock; only if options_.wall_clock is set
+  absl::Time asked, heard;  // by this machine's clock: the question, and the last answer; only if options_.wall_clock is set
 };
 
 void ClusterImpl::GetReport(std::optional<std::string> user, bool examine, ResultCallback<StatusReport> done) {
@@ -140,10 +141,11 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
   for (const auto& [id, opened] : sessions_->opened()) {
     if (opened.observer || (user.has_value() && opened.session->about().user != *user)) continue;
     const SessionImpl& s = *opened.session;
-    report.clients.push_back(
-        {id, s.about().description, s.about().user, absl::ToDoubleSeconds(now - opened.since), static_cast<int64_t>(s.num_arrays()), s.array_bytes(),
-         s.staged_bytes(), s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
-         s.store_room().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
+    report.clients.push_back({id, s.about().description, s.about().user, absl::ToDoubleSeconds(now - opened.since),
+                              static_cast<int64_t>(s.num_arrays()), s.array_bytes(), s.staged_bytes(),
+                              s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
+                              s.store_room().held_back(), static_cast<int64_t>(s.num_executables()),
+                              fabric_->gangs().ClientOf(id)});
     if (opened.away_since.has_value()) report.clients.back().seconds_away = absl::ToDoubleSeconds(now - *opened.away_since);
   }
   report.slices = slices_->Status();
@@ -152,7 +154,7 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
   return report;
 }
 
-// Leaves out what tells one user about the others.
+// Removes from the report what a user must not learn of other users.
 void ClusterImpl::HideOthers(const std::string& user, StatusReport* report) const {
   const auto is_others = [&](SessionId session) {
     auto it = sessions_->opened().find(session);

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/controller/testing/test_cluster.h"
-#include "pathways/net/certificates.h"
+#include "pathways/net/tls/certificates.h"
 #include "pathways/v1/admin.pb.h"
 
 namespace pw::controller {
@@ -77,7 +77,9 @@ TEST(ClusterTest, RefusesWorkersThatDoNotFit) {
 // A cluster with tokens, whose workers come over a network.
 class WithTokens {
  public:
-  WithTokens() : identity_(*identity::ClusterIdentity::Open(absl::StrCat(::testing::TempDir(), "pw_cluster_test_", ::getpid()), &clock_)) {}
+  WithTokens()
+      : identity_(*identity::ClusterIdentity::Open(absl::StrCat(::testing::TempDir(), "pw_cluster_test_", ::getpid()), &clock_)) {
+  }
   ClusterOptions options() {
     ClusterOptions options;
     options.identity = identity_.get();
@@ -116,7 +118,7 @@ TEST(ClusterTest, WithoutTokensNobodyJoinsOverANetworkUnlessTlsIsOff) {
   EXPECT_EQ(t.Add({.name = "a", .island = "i", .devices = 1}).Count(Command::kWelcome), 1);
 }
 
-// A peer of the workers' address that says nothing, or what it must not.
+// A peer at the workers' address that sends nothing, or messages that it must not send.
 class Stranger : public net::Connection::Handler {
  public:
   Stranger(TestCluster* t) {
@@ -359,7 +361,7 @@ TEST(ClusterTest, StopTellsTheWorkersItOwns) {
   EXPECT_TRUE(t.workers[0]->closed);
 }
 
-// Programs end later than the cluster that is stopped; what they still ask for reaches no connection.
+// Client programs may outlive the stopped cluster: their requests then reach no connection.
 TEST(ClusterTest, ASessionMayGoOnAfterTheStop) {
   TestCluster t(1, 1);
   t.Open();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/controller/testing/test_cluster.h"
 
 namespace pw::controller {

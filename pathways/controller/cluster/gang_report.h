@@ -1,5 +1,5 @@
-// GangReport: the data of the timeline of the operators' page (docs/operators.md): the computations that ended lately, and those under way. Pure:
-// ClusterImpl fills it in.
+// GangReport: the data of the timeline on the operators' page (docs/operators.md): computations that ended lately, and those
+// under way. Pure: ClusterImpl fills it in.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct GangReport {
   static constexpr size_t kMostUnderway = 512;
 
   int64_t now_ns = 0;                     // since the controller started, as the times below
-  uint64_t after = 0;                     // what the reader knows
+  uint64_t after = 0;                     // the last record that the reader knows
   uint64_t last = 0;                      // the newest record's number
   std::vector<RecentGang> ended;          // with greater numbers than `after`
   std::vector<Gangs::Underway> underway;  // in the order of their grants
@@ -23,7 +23,8 @@ struct GangReport {
 
 // {"now", "last", "missed": records that are gone already, "programs": [{"id", "name", "devices": [[first, last], ...]}],
 //  "ended": [[number, gang, client, program, granted, done, busy, failed], ...], "underway": [[gang, client, program, granted], ...]}
-// Times are in microseconds. A program is 0 if it has been forgotten; `granted` is 0 if it was before somebody looked.
+// Times are in microseconds. A program is 0 if it has been forgotten. If recording began after a grant, `granted` is 0 while the
+// computation is under way, and an estimate when it has ended.
 std::string ToJson(const GangReport& report);
 
 }  // namespace pw::controller

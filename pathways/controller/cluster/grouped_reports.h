@@ -5,8 +5,8 @@
 #include <memory>
 #include <set>
 
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/hosts/speakers.h"
 #include "pathways/v1/worker.pb.h"
@@ -20,8 +20,9 @@ class GroupedReports {
 
   void SetHosts(const std::set<HostId>& hosts) { speakers_.SetHosts(hosts); }
   const Speakers& speakers() const { return speakers_; }
+  // Takes reports that came from this host: its own, and those of hosts that it speaks for.
   void OnJoined(HostId from, const ::pathways::v1::Joined& joined);
-  // Tells hosts nothing any more.
+  // Stops telling hosts.
   void Stop() { alive_ = nullptr; }
 
  private:

@@ -20,17 +20,24 @@ constexpr char kNothing[] = "has not arrived there";
 
 const char* Words(Launch::State state) {
   switch (state) {
-    case Launch::COMPILING: return "waits for its program to be compiled";
-    case Launch::NOT_GRANTED: return "arrived, its grant has not";
-    case Launch::WAITS_FOR_INPUTS: return "arrived, waits for inputs";
-    case Launch::WAITS_FOR_TURN: return "arrived, waits for its turn on the devices";
-    case Launch::WAITS_FOR_MEMORY: return "arrived, waits for device memory";
-    case Launch::LAUNCHED: return "launched, not finished";
-    default: return "in a state that this controller does not know";
+    case Launch::COMPILING:
+      return "waits for its program to be compiled";
+    case Launch::NOT_GRANTED:
+      return "arrived, its grant has not";
+    case Launch::WAITS_FOR_INPUTS:
+      return "arrived, waits for inputs";
+    case Launch::WAITS_FOR_TURN:
+      return "arrived, waits for its turn on the devices";
+    case Launch::WAITS_FOR_MEMORY:
+      return "arrived, waits for device memory";
+    case Launch::LAUNCHED:
+      return "launched, not finished";
+    default:
+      return "in a state that this controller does not know";
   }
 }
 
-// The launch of this op; else, for a program of many nodes, the oldest of its client.
+// Returns the launch of this op; else, for a program of many nodes, the oldest launch of its client.
 const Launch* FindLaunch(SessionId session, OpId op, const Examination& host) {
   const Launch* oldest = nullptr;
   for (const Launch& launch : host.launches()) {
@@ -44,10 +51,12 @@ std::string Seconds(absl::Duration duration) { return absl::StrFormat("%.1f s", 
 
 std::string TextOf(const HangStatus& hang) {
   const auto part = [](std::string* out, const HangStatus::Part& one) { absl::StrAppend(out, one.host, ": ", one.state); };
-  return absl::StrCat("computation ", hang.gang, " of client ", hang.client.v, hang.program.empty() ? "" : absl::StrCat(" (", hang.program, ")"), " hangs: ",
-                      Seconds(absl::Seconds(hang.seconds)), " on its devices, ",
-                      hang.predicted_seconds.has_value() ? absl::StrCat("where ", Seconds(absl::Seconds(*hang.predicted_seconds)), " were predicted")
-                                                         : std::string("in its first run"),
+  return absl::StrCat("computation ", hang.gang, " of client ", hang.client.v,
+                      hang.program.empty() ? "" : absl::StrCat(" (", hang.program, ")"),
+                      " hangs: ", Seconds(absl::Seconds(hang.seconds)), " on its devices, ",
+                      hang.predicted_seconds.has_value()
+                          ? absl::StrCat("where ", Seconds(absl::Seconds(*hang.predicted_seconds)), " were predicted")
+                          : std::string("in its first run"),
                       "; not finished: ", absl::StrJoin(hang.parts, ", ", part));
 }
 
@@ -57,7 +66,8 @@ std::string PartOf(SessionId session, OpId op, const Examination* host, std::str
   if (host == nullptr) return kNoAnswer;
   const Launch* launch = FindLaunch(session, op, *host);
   if (launch == nullptr) return kNothing;
-  if (program->empty()) *program = launch->location().empty() ? launch->program() : absl::StrCat(launch->program(), ", ", launch->location());
+  if (program->empty())
+    *program = launch->location().empty() ? launch->program() : absl::StrCat(launch->program(), ", ", launch->location());
   return Words(launch->state());
 }
 
@@ -90,10 +100,11 @@ void Observation::Tick(bool slept, absl::Span<SessionImpl* const> sessions) {
 void Observation::StoreUsage(absl::Span<SessionImpl* const> sessions) {
   const absl::Time now = clock_->Now();
   const double seconds = absl::ToDoubleSeconds(now - std::exchange(usage_stored_, now));
-  // Taken even where nobody stores them, so that they do not pile up.
+  // Taken even if they are not stored, so that they do not pile up.
   for (const auto& [session, done] : fabric_->gangs().TakeDone())
     usage_.Add(session, {.device_seconds = done.device_microseconds * 1e-6, .computations = done.gangs});
-  for (const auto& [session, took] : fabric_->TakeCompileTimes()) usage_.Add(session, {.compile_seconds = absl::ToDoubleSeconds(took)});
+  for (const auto& [session, took] : fabric_->TakeCompileTimes())
+    usage_.Add(session, {.compile_seconds = absl::ToDoubleSeconds(took)});
   if (store_usage_) {
     for (const SessionImpl* session : sessions)
       usage_.Add(session->id(), {.array_byte_seconds = static_cast<double>(session->array_bytes()) * seconds});
@@ -112,7 +123,8 @@ void Observation::LookAtGangs(absl::Time now) {
   }
   for (const HangWatch::Hang& ended : watch_.Look(now, gangs)) {
     hangs_.erase(ended.gang.gang);
-    std::string text = absl::StrCat("computation ", ended.gang.gang.v, " of client ", ended.gang.session.v, " has ended after ", Seconds(now - ended.since));
+    std::string text = absl::StrCat("computation ", ended.gang.gang.v, " of client ", ended.gang.session.v, " has ended after ",
+                                    Seconds(now - ended.since));
     PW_LOG_INFO << text;
     Note("hang ended", std::move(text), ended.gang.session);
   }

@@ -1,12 +1,13 @@
-// Observation: what the controller keeps for its operators: events, computations that hang, and what users use. ClusterImpl owns it.
+// Observation: records for operators events, computations that hang, and what each user has used. ClusterImpl owns it.
 //
-// Once a tick it looks at the gangs that are under way (scheduling/hang_watch.h). Where one takes too long, it asks the hosts what they do, and names the
-// gang with the state of each host that has not finished: in an event, in the log and in the status report. Nothing is asked while no gang is late.
+// Once a tick it looks at the gangs under way (scheduling/hang_watch.h). If one takes too long, it asks the hosts what they do.
+// It then names the gang, with the state of each host that has not finished, in an event, in the log and in the status report. It
+// asks nothing while no gang is late.
 //
-// Every half a minute it stores what each user has used (pathways/usage): device time, computations and compile time as they were counted, and the bytes
-// of arrays that a session holds then, as if it had held them since the last time.
+// Every half a minute it stores the use of each user (pathways/usage): device time, computations and compile time as counted. The
+// bytes of the arrays that a session holds then count as if it had held them since the last time.
 //
-// Invariant OB-1: at most one question is under way. Strand-confined.
+// Invariant OV-1: at most one question is under way. Strand-confined.
 #pragma once
 
 #include <map>
@@ -27,7 +28,8 @@
 
 namespace pw::controller {
 
-// Says what a host does for a gang, for people. `op`: the host's part. `host`: its examination, or null if it has not answered. Pure.
+// Returns, in words for people, what a host does for a gang. `op`: the host's part. `host`: its examination; null: it has not
+// answered. Sets `program` to the program's name if it is empty. Pure.
 std::string PartOf(SessionId session, OpId op, const ::pathways::v1::Examination* host, std::string* program);
 
 class Observation {
@@ -40,9 +42,9 @@ class Observation {
   // Counts the session's use from now on for this user; empty: an unknown one.
   void CountUsage(SessionId session, const std::string& user) { usage_.Open(session, user.empty() ? kUnknownUser : user); }
   void OnSessionEnded(SessionId session) { usage_.End(session); }
-  // Stores what was used since it was last stored. Also at the end.
+  // Stores the use since the last call. Tick calls it; ClusterImpl does so at the end.
   void StoreUsage(absl::Span<SessionImpl* const> sessions);
-  void Note(std::string kind, std::string text, SessionId client = {});  // the client whom it concerns; none: everybody
+  void Note(std::string kind, std::string text, SessionId client = {});  // `client`: the one that it concerns; none: all
   void AddTo(StatusReport* report) const;
 
  private:

@@ -51,7 +51,9 @@ TEST(PartOf, SaysWhereNothingIsKnown) {
 
 class ObservationTest : public testing::Test {
  protected:
-  std::string Status() { return *c.Await<std::string>([&](auto done) { c.cluster->GetStatus(std::move(done)); }); }
+  std::string Status() {
+    return *c.Await<std::string>([&](auto done) { c.cluster->GetStatus(std::move(done)); });
+  }
   void Pass(int seconds) {
     for (int i = 0; i < seconds; ++i) {
       c.timers.Advance(absl::Seconds(1));
@@ -105,8 +107,9 @@ TEST_F(ObservationTest, HostsAndClientsThatComeAndGoAreEvents) {
   c.workers[1]->Die();
   c.Run();
   const std::string status = Status();
-  for (const char* text : {"\"kind\":\"client connected\",\"text\":\"client 1: a test\"", "\"kind\":\"client left\",\"text\":\"client 1\"", "\"kind\":\"host joined\"",
-                           "\"kind\":\"host lost\""}) {
+  for (const char* text :
+       {"\"kind\":\"client connected\",\"text\":\"client 1: a test\"", "\"kind\":\"client left\",\"text\":\"client 1\"",
+        "\"kind\":\"host joined\"", "\"kind\":\"host lost\""}) {
     EXPECT_THAT(status, HasSubstr(text));
   }
 }

@@ -1,4 +1,4 @@
-// SessionRegistry: the sessions that are open, by number, and the clients that answer calls of Python functions from running programs.
+// SessionRegistry: the open sessions, by number, and the handlers of calls from running programs to Python functions of clients.
 //
 // It does not own sessions: their clients do, and a session leaves the registry in its destructor. Strand-confined.
 #pragma once
@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/publications.h"
@@ -22,6 +22,7 @@
 
 namespace pw::controller {
 
+// Sessions of operators are numbered from here on.
 inline constexpr SessionId kFirstObserver{uint64_t{1} << 32};
 
 class SessionRegistry {
@@ -36,7 +37,7 @@ class SessionRegistry {
   // `on_end` is called in the destructor of each session. The pointers must outlive this.
   SessionRegistry(Fabric* fabric, Clock* clock, std::function<void(SessionId)> on_end);
 
-  // Its share is for the caller to set.
+  // Opens a session. The caller sets its share.
   std::shared_ptr<Session> Open(session::NewSession about);
   // Returns null if the session has ended.
   SessionImpl* Find(SessionId session) const;
@@ -47,7 +48,7 @@ class SessionRegistry {
   absl::StatusOr<gang::Share> ChangeShare(SessionId session, const gang::ShareChange& change);
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler);
-  // The session's client has lost its connection, or is back. Returns for how long it was away.
+  // Notes that the session's client has lost its connection, or is back. Returns how long it was away.
   absl::Duration SetAway(SessionId session, bool away);
   // Passes a call from a program on the host to its client, and the answer back to the host.
   void OnHostCall(HostId host, const ::pathways::v1::HostCall& call, const Bytes& payload);
@@ -58,8 +59,8 @@ class SessionRegistry {
   Fabric* const fabric_;
   Clock* const clock_;
   const std::function<void(SessionId)> on_end_;
-  uint64_t next_client_ = 1;                    // clients are numbered as they come,
-  uint64_t next_observer_ = kFirstObserver.v;  // and not by how often operators ask
+  uint64_t next_client_ = 1;                   // clients and operators are numbered apart: clients' numbers
+  uint64_t next_observer_ = kFirstObserver.v;  // do not depend on how often operators ask
   std::map<SessionId, Opened> opened_;
   const std::shared_ptr<Publications> publications_ = std::make_shared<Publications>();  // sessions hold it too
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

@@ -1,5 +1,5 @@
-// TraceRecording: records a trace of the whole cluster: all processes start and stop recording, and their events are converted to the
-// controller's clock. At most one recording runs at a time. Strand-confined.
+// TraceRecording: records a trace of the whole cluster. All processes start and stop recording, and their events are converted to
+// the controller's clock. At most one recording runs at a time. Strand-confined.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/housekeeping/housekeeping.h"
 #include "pathways/controller/session.h"

@@ -10,8 +10,8 @@
 #include <map>
 #include <utility>
 
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/net/transport.h"
 
 namespace pw::controller {
@@ -20,7 +20,7 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 
 class BulkSender {
  public:
-  // `sink` outlives this object. Calls `sent` when all bytes of a transfer have been handed to it.
+  // `sink` outlives this object. Calls `sent` when all bytes of a transfer have been handed to the sink.
   BulkSender(net::FrameSink* sink, std::function<void(uint64_t transfer)> sent) : sink_(sink), sent_(std::move(sent)) {}
 
   void Enqueue(SessionId session, uint64_t transfer, Bytes data);

@@ -45,7 +45,7 @@ absl::Status DeviceDirectory::Check(const std::vector<DeviceId>& devices) const 
   return absl::OkStatus();
 }
 
-// Returns a host that has, for each of `devices` that was on the lost host, the like at the same place. Null if there is none.
+// Returns a host with like devices at the same places as the lost host had those of `devices`. Null if there is none.
 const resource::Host* DeviceDirectory::FindLike(HostId lost, const std::vector<DeviceId>& devices,
                                                 const absl::flat_hash_set<HostId>& used) const {
   for (HostId id : topology_.hosts()) {

@@ -1,4 +1,4 @@
-// DeviceDirectory: the present devices (a resource::Topology), and the errors that uses of devices get which have gone. Strand-confined.
+// DeviceDirectory: the present devices (a resource::Topology), and the errors for uses of devices that are gone. Strand-confined.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace pw::controller {
 
-// Names the payload of the error of a lost host, as long as it is in the controller.
+// The name of the payload that marks the error of a lost host, inside the controller.
 inline constexpr char kHostLost[] = "pathways.dev/host-lost";
 
 class DeviceDirectory {
@@ -24,15 +24,15 @@ class DeviceDirectory {
   // Sets the error that uses of these devices get, until ForgetGone.
   void SetGone(const std::vector<DeviceId>& devices, const absl::Status& error);
   void ForgetGone(DeviceId first, int count);
-  // The devices are there again. Returns the error of SetGone for them; OK if they never were away.
+  // Notes that the devices are there again. Returns their error from SetGone; OK if they never were away.
   absl::Status SetBack(const std::vector<DeviceId>& devices);
 
   // Returns OK if all devices are present. Else the error of SetGone for a device that is gone; INVALID_ARGUMENT for one that never
   // existed, or is listed twice.
   absl::Status Check(const std::vector<DeviceId>& devices) const;
-  // Returns the devices for which a program can be compiled in place of these, of which some are lost: present ones, those of a host with the
-  // same devices for each host that is lost. If there are not enough hosts, these devices themselves: the hosts that are there compile their
-  // parts, and what they tell of the program is the same on all. The error of Check if none of its hosts is there.
+  // Returns present devices for which a program over `devices`, of which some are lost, can be compiled. Another host with the
+  // same devices stands in for each lost host. If there are too few hosts, returns `devices`: the present hosts compile their
+  // parts, and their reports on the program are the same as those of all. Returns the error of Check if no host is present.
   absl::StatusOr<std::vector<DeviceId>> StandInsFor(const std::vector<DeviceId>& devices) const;
   // Returns the memory kind of a device; "" means its default one. INVALID_ARGUMENT lists the kinds that it has. REQUIRES: the device is
   // present.

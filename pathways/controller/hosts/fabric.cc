@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/net/shared_memory.h"
-#include "pathways/net/shared_pass_on.h"
+#include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/shared/shared_pass_on.h"
 #include "pathways/session/wire.h"
 
 namespace pw::controller {
@@ -135,7 +135,8 @@ void Fabric::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Byte
   if (fetched.has_shared()) return OnFetchedShared(host, fetched);
   const absl::Status error = session::StatusFrom(fetched.status());
   if (error.ok()) return fetches_.OnFetched(host, fetched, std::move(payload));
-  losses_.Explain(host, error, [this, host, id = fetched.fetch()](const absl::Status& status) { fetches_.Fail(host, id, status); });
+  losses_.Explain(host, error,
+                  [this, host, id = fetched.fetch()](const absl::Status& status) { fetches_.Fail(host, id, status); });
 }
 
 void Fabric::OnFetchedShared(HostId host, const ::pathways::v1::Fetched& fetched) {
@@ -239,11 +240,6 @@ void Fabric::EndSession(SessionId session) {
   ::pathways::v1::CleanUp what;
   what.add_sessions(session.v);
   clean_ups_.Add(session, SortedKeys(peers_), std::move(what));
-}
-
-size_t Fabric::lent_bytes(HostId host) const {
-  auto it = peers_.find(host);
-  return it == peers_.end() ? 0 : it->second->loans.bytes();
 }
 
 size_t Fabric::queued_bulk_bytes(HostId host) const {

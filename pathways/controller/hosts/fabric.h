@@ -1,11 +1,11 @@
 // Fabric: the part of the controller that sessions use: the present hosts and devices, the outbox of commands, and the work in flight.
 // Strand-confined.
 //
-// It knows hosts by where frames to them go, devices by the topology, and sessions by number only. The cluster adds and removes hosts and passes
-// in their events. Sessions add commands to the outbox and wait here for the answers.
+// The cluster adds and removes hosts, and passes in their events. Sessions add commands to the outbox and wait here for the
+// answers. Fabric knows a host by the sink for its frames, a device by the topology, and a session only by number.
 //
-// Invariant FB-1: when a host is lost, every request that waits for it fails with the error that names it, also if another host has reported
-// the failure first; nothing waits for an absent host.
+// Invariant FB-1: when a host is lost, every request that waits for it fails with the error that names it, even if another host
+// has reported the failure first. Nothing waits for an absent host.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/executor.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/controller/hosts/bulk_sender.h"
 #include "pathways/controller/hosts/clean_ups.h"
 #include "pathways/controller/hosts/device_directory.h"
@@ -34,7 +34,7 @@
 #include "pathways/controller/scheduling/gangs.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/dispatch/outbox.h"
-#include "pathways/net/loans.h"
+#include "pathways/net/shared/loans.h"
 #include "pathways/net/transport.h"
 #include "pathways/trace/recorder.h"
 #include "pathways/v1/worker.pb.h"
@@ -51,13 +51,14 @@ class Fabric {
   // Notes that the host can open memory that this process shares.
   void SetTakesShared(HostId host);
   bool takes_shared(HostId host) const;
-  // The address at which its device runtime meets those of other hosts (Hello.process_address). Empty: it takes no part in programs over
-  // several hosts.
+  // Sets the address at which the host's device runtime meets those of other hosts (Hello.process_address). Empty: the host takes
+  // no part in programs over several hosts.
   void SetProcessAddress(HostId host, std::string address);
   std::string process_address(HostId host) const;
-  // The address for lanes, on which clients send and fetch large arrays (Hello.lane_address). Empty: none.
+  // Sets the host's address for lanes, on which clients send and fetch large arrays (Hello.lane_address). Empty: none.
   void SetLaneAddress(HostId host, std::string address);
   std::string lane_address(HostId host) const;
+  // Sets the source of unguessable secrets (ClusterOptions::make_key), which MakeKey returns.
   void set_make_key(std::function<std::string()> make_key) { make_key_ = std::move(make_key); }
   std::string MakeKey() { return make_key_(); }
   void set_client_grace(absl::Duration grace) { client_grace_ = grace; }
@@ -67,7 +68,7 @@ class Fabric {
   int64_t array_bytes() const { return array_bytes_; }
   // Removes the host and its devices; fails everything that waits for it with `error`. Sessions must have poisoned their arrays before.
   void RemoveHost(HostId host, const std::vector<DeviceId>& devices, const absl::Status& error);
-  // Sends nothing to any host from now on: the connections end, and the sessions later.
+  // Sends nothing to any host from now on: the connections end now, the sessions later.
   void Disconnect();
   // Processes a completion, an answer or data. INTERNAL for any other kind of event.
   absl::Status OnEvent(HostId host, const ::pathways::v1::Event& event, Bytes payload);
@@ -78,7 +79,7 @@ class Fabric {
   void Post(Task task) { post_(std::move(task)); }
   uint64_t NextId() { return next_id_++; }
   absl::Time Now() const { return clock_->Now(); }
-  // Adds up how long each session's programs took to be compiled, until it is taken.
+  // Adds up each session's compile time, until TakeCompileTimes.
   void CountCompile(SessionId session, absl::Duration took) { compile_times_[session] += took; }
   absl::flat_hash_map<SessionId, absl::Duration> TakeCompileTimes() { return std::exchange(compile_times_, {}); }
   // Counts programs that hosts compiled from a translation.
@@ -86,7 +87,7 @@ class Fabric {
   int64_t translated_programs() const { return translated_programs_; }
   // Reserves `count` consecutive ids and returns the first.
   uint64_t ReserveIds(uint64_t count) { return std::exchange(next_id_, next_id_ + count); }
-  // True if programs are dispatched node by node (controller/session/sequential_run.h) instead of all at once.
+  // True if programs are dispatched node by node (controller/session/runs/sequential_run.h) instead of all at once.
   bool sequential_dispatch() const { return sequential_dispatch_; }
   void set_sequential_dispatch(bool on) { sequential_dispatch_ = on; }
   const SessionLimits& limits() const { return limits_; }
@@ -109,9 +110,9 @@ class Fabric {
   // Shared memory goes by its name if the host can open it. `exclusive`: the caller keeps no reference and sends the bytes to no
   // other host.
   void SendBytes(HostId host, SessionId session, uint64_t transfer, const Bytes& data, bool exclusive = false);
-  // The bytes passed to SendBytes that have not left for their hosts yet.
+  // Counts the bytes that were passed to SendBytes and have not left for their hosts yet.
   Outgoing& outgoing() { return outgoing_; }
-  // Executables, programs and sessions that hosts can free (housekeeping.h). A host that has left has freed them.
+  // Collects the executables, programs and sessions that hosts can free (housekeeping.h). A host that has left has freed them.
   CleanUps& clean_ups() { return clean_ups_; }
   // Sends the clean-ups to hosts, at the end of a turn.
   using SendCleanUp = std::function<void(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what)>;
@@ -126,8 +127,8 @@ class Fabric {
   // Ends the session: cancels its requests and transfers, and makes the hosts free its objects.
   void EndSession(SessionId session);
 
+  // For tests: bytes that wait for the bulk lane.
   size_t queued_bulk_bytes(HostId host) const;
-  size_t lent_bytes(HostId host) const;
 
  private:
   void OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload);

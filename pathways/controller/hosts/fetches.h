@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/controller/hosts/pending_replies.h"
 #include "pathways/v1/worker.pb.h"
 

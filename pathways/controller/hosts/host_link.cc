@@ -48,8 +48,8 @@ void HostLink::OnFrame(net::Frame frame) {
 
 absl::Status HostLink::Admit(size_t header_bytes, size_t payload_bytes) {
   if (trusted_.load(std::memory_order_acquire) || (header_bytes <= kStrangerBytes && payload_bytes == 0)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes, " bytes came before the peer was let in; the limit is ",
-                                                 kStrangerBytes));
+  return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes,
+                                                 " bytes came before the peer was let in; the limit is ", kStrangerBytes));
 }
 
 void HostLink::OnClosed(const absl::Status& reason) {

@@ -1,8 +1,8 @@
-// HostLink: one connection to the workers' address, of a worker or an operator. It decodes frames on the transport's threads and passes the
-// messages to its owner on the controller's strand, in order.
+// HostLink: a connection to the controller's address for workers, from a worker or an operator. It decodes frames on the
+// transport's threads and passes the messages to its owner on the controller's strand, in order.
 //
 // Invariants:
-//   HL-1  the owner hears OnLinkClosed once, last; also if a frame holds no valid message: then the link closes itself
+//   HL-1  the owner gets OnLinkClosed once, as the last call. A frame without a valid message closes the link
 //   HL-2  the payload of a frame is split exactly as its messages say, or the link closes
 //   HL-3  until Trust is called, a frame of more than kStrangerBytes closes the link before memory is taken for it
 #pragma once
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "pathways/base/bytes.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/admin.pb.h"
 #include "pathways/v1/worker.pb.h"
@@ -24,7 +24,7 @@ namespace pw::controller {
 
 using LinkId = uint64_t;
 
-// The largest frame of a peer that has not been let in: a worker's hello, which describes its devices.
+// The largest frame that a peer may send before it is let in: a worker's hello, which describes its devices.
 inline constexpr size_t kStrangerBytes = 256 << 10;
 
 class HostLink final : public net::Connection::Handler {
@@ -47,7 +47,7 @@ class HostLink final : public net::Connection::Handler {
   // Begins delivery.
   void Start() { connection_->Start(this); }
   net::Connection* connection() const { return connection_.get(); }
-  // The peer is let in: it may send large frames.
+  // Lets the peer in: it may send large frames from now on.
   void Trust() { trusted_.store(true, std::memory_order_release); }
 
  private:

@@ -17,7 +17,8 @@ constexpr size_t kRemembered = 4096;
 void HostLosses::Explain(HostId reporter, const absl::Status& error, Then then) {
   const std::optional<HostId> unreachable = UnreachableHost(error);
   if (!unreachable.has_value()) return std::move(then)(error);
-  if (auto lost = lost_.find(*unreachable); lost != lost_.end()) return std::move(then)(program::WithLocationOf(error, lost->second));
+  if (auto lost = lost_.find(*unreachable); lost != lost_.end())
+    return std::move(then)(program::WithLocationOf(error, lost->second));
   waiting_.push_back({reporter, *unreachable, clock_->Now() + patience_, error, std::move(then)});
 }
 

@@ -1,12 +1,14 @@
-// HostLosses: why hosts were lost, and the errors of other hosts that wait for it. Fabric owns it. Strand-confined.
+// HostLosses: the errors of lost hosts, and errors of other hosts that wait to be explained by a loss. Fabric owns it.
+// Strand-confined.
 //
-// A host often notices before the controller that another one is gone: a collective or a transfer between them ends. Its error names the
-// other (base/unreachable_host.h). Users read the error of the loss instead, which says which host, since when, and what happens next.
+// A host often notices before the controller that another host is gone: a collective or a transfer between them ends. Its error
+// names the other host (base/unreachable_host.h). Users read the error of the loss instead, which says which host, since when,
+// and what happens next.
 //
 // Invariants:
-//   HL-1  each error is explained once: when its host is lost; or, if that host is heard of on, after `patience`: then the way between the
-//         two hosts is cut
-//   HL-2  what is kept of lost hosts is bounded
+//   HX-1  each error that names a host is explained once: by the loss of that host, or, if the host is not lost within
+//         `patience`, as a cut network between the two hosts
+//   HX-2  the number of remembered losses is bounded
 #pragma once
 
 #include <deque>
@@ -17,8 +19,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/resource/topology.h"
 
 namespace pw::controller {
@@ -30,15 +32,15 @@ class HostLosses {
   // All pointers must outlive this.
   HostLosses(Clock* clock, const resource::Topology* topology) : clock_(clock), topology_(topology) {}
 
-  // How long errors wait for the loss of the host that they name.
+  // Sets how long errors wait for the loss of the host that they name.
   void set_patience(absl::Duration patience) { patience_ = patience; }
 
-  // Calls `then` with what users are told of a host's error, perhaps now.
+  // Calls `then` with the error that users get instead of a host's error, maybe inside this call.
   void Explain(HostId reporter, const absl::Status& error, Then then);
-  // The host is lost: explains the errors that name it.
+  // Notes the loss of a host: explains the errors that name it.
   void OnHostLost(HostId host, const absl::Status& loss);
   void OnTick(absl::Time now);
-  // Returns the error of the loss of a host that is not there.
+  // Returns the error of the loss of a host that is not present.
   absl::Status Of(HostId host) const;
 
   size_t waiting() const { return waiting_.size(); }

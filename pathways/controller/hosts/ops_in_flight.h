@@ -2,8 +2,8 @@
 //
 // An op names one command to one host. It holds the arrays that it makes weakly: a client may drop them before they exist.
 //
-// Invariant OF-1: each op completes exactly once: by its host's Done, however often and by whichever way that arrives, or with the error
-// when the host is lost. A host's error that blames another host is explained first (host_losses.h).
+// Invariant OF-1: each op completes exactly once: by its host's Done, even if that arrives repeatedly or through another host, or
+// by the loss of its host. An error that blames another host is explained first (host_losses.h).
 #pragma once
 
 #include <map>
@@ -31,11 +31,11 @@ class OpsInFlight {
   using Callback = absl::AnyInvocable<void(const absl::Status& status, std::optional<double> device_microseconds) &&>;
 
   // Returns the number of a new op. The ops of several hosts may share `results`: each array gets one completion from each op.
-  // `gang`: the computation that the op is one host's part of. `joint`: the command has parts on many hosts, so its completion may arrive
-  // together with theirs (Speakers::Join; worker.proto, Report). Joint ops have odd numbers.
+  // `gang`: the computation of which the op is one host's part. `joint`: the command has parts on many hosts, so its completion
+  // may arrive together with theirs (Speakers::Join; worker.proto, Report). Joint ops have odd numbers.
   OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {},
            bool joint = false);
-  // Must outlive this; `losses` explains the errors that blame another host.
+  // Both must outlive this. `losses` explains the errors that blame another host.
   void Set(Gangs* gangs, HostLosses* losses) {
     gangs_ = gangs;
     losses_ = losses;

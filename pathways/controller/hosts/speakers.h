@@ -1,18 +1,18 @@
-// Speakers: decides which hosts report completions through which other host (worker.proto, Report). ClusterImpl tells the hosts.
+// Speakers: groups the hosts, so that one host of a group, its speaker, reports the completions of all of them to the controller
+// (worker.proto, Report). ClusterImpl tells the hosts.
 //
-// Hosts are in groups. The first host of a group is its speaker and reports for all of it. The loss of a member changes nothing
-// for the others, unless the member was the speaker. Joining hosts fill groups that have room. When losses have left more than
-// twice as many groups as needed, all groups are made anew.
+// The first host of a group is its speaker. If it is lost, the next one takes over; the loss of another member changes nothing
+// for the others. New hosts fill groups that have room. When losses have left more than twice as many groups as needed, all
+// groups are made anew.
 //
-// Size of a group. For a call over all hosts the controller receives one frame from each group, and a speaker receives one from
-// each member; speakers have more idle processor time. A report is delayed by the time that receiving the others takes, some ten
-// microseconds a frame. With groups of kMost hosts, receiving costs the controller less than sending the commands did, for dozens
-// to thousands of hosts; reports are delayed by some hundred microseconds. In clusters of up to kFew hosts that is not worth it,
-// and every host reports directly. The hosts of a command for at most kFew of them also report directly, in clusters of any size
-// (Join).
+// Size of a group. For a command to all hosts the controller receives one frame from each group, and a speaker receives one from
+// each member; speakers have more idle processor time. A member's report waits while its speaker receives the reports of the
+// others, some ten microseconds each. With groups of kMost hosts, receiving costs the controller less than sending the commands
+// did, for dozens to thousands of hosts; reports are delayed by some hundred microseconds. For few hosts that is not worth it. In
+// clusters of up to kFew hosts, and after a command to at most kFew hosts of a larger cluster (Join), each host reports directly.
 //
-// Distance between hosts matters little, since all of them are as far from the controller. Groups follow the order of the host numbers,
-// which are consecutive within an island.
+// Distance between the hosts of a group matters little, since all are equally far from the controller. Groups follow the order of
+// the host numbers, which are consecutive within an island.
 //
 // Pure.
 //
@@ -36,10 +36,10 @@ class Speakers {
   static constexpr size_t kFew = 8;
   static constexpr size_t kMost = 32;
 
-  // Returns whether completions of a command over this number of hosts may come through other hosts.
+  // Returns whether hosts may report a command to this number of hosts through their speakers.
   static bool Join(size_t hosts) { return hosts > kFew; }
 
-  // Sets the present hosts.
+  // Sets the hosts that are present, and changes the groups accordingly.
   void SetHosts(const std::set<HostId>& hosts);
   // Returns the host's speaker; none: it reports directly.
   std::optional<HostId> Of(HostId host) const;

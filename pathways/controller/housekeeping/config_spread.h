@@ -24,9 +24,9 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/housekeeping/host_graphs.h"
 #include "pathways/v1/housekeeping.pb.h"
 
@@ -42,7 +42,7 @@ class ConfigSpread {
   ConfigSpread(HostGraphs* graphs, Executor* strand, Clock* clock, Timers* timers, const std::set<HostId>* there)
       : graphs_(graphs), strand_(strand), clock_(clock), timers_(timers), there_(there) {}
 
-  // `hosts`: present hosts, ascending. `heard` may be empty. `told` may run inside this call.
+  // Sends the configuration to `hosts`: present ones, ascending. `heard` may be empty. `told` may run inside this call.
   void Tell(const std::string& config, const std::vector<HostId>& hosts, Heard heard, absl::AnyInvocable<void() &&> told);
   // Sends to each host directly, not through groups. The hosts count as told when this returns.
   void TellDirectly(const std::string& config, const std::vector<HostId>& hosts, Heard heard);

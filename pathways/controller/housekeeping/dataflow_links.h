@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/dataflow/links.h"
 #include "pathways/dispatch/outbox.h"
 #include "pathways/v1/worker.pb.h"

@@ -1,16 +1,16 @@
 // HostGraphs: graphs of the coordination dataflow with one shard on each host of a set, created on first use. Housekeeping, HostQuestions
 // and ConfigSpread run their operators through it.
 //
-//   - order:     `op` on each host; nobody learns whether it has been carried out
+//   - order:     `op` on each host; no answer comes back, not even whether it was carried out
 //   - answers:   `op` on each host ──one-to-one──► one result for each of them, at the controller
 //   - gathered:  `op` on each host ──gather──► `combine` on the first of them ──one-to-one──► one result, at the controller
 //
-// Each host gives one answer, or fails: the edges are single. A graph of answers outlives its hosts: a lost host's answer is missing, and the
-// others come. Gathered graphs end with their first lost host, for their reports go up trees (progress/edge_plan.h): the answers are asked
-// for again (host_questions.h).
+// Each host gives one answer, or fails: the edges are single. If a host of an `answers` graph is lost, only its answer is
+// missing. A `gathered` graph ends with its first lost host, because its reports go up a tree (progress/edge_plan.h); the answers
+// are then asked for again (host_questions.h).
 //
-// For gathered graphs the traffic to the controller does not grow with the hosts: neither the answers nor the reports of the run, which go
-// up the same tree. Orders bring no message back.
+// In a `gathered` graph, the number of messages to the controller does not grow with the hosts: answers, and the reports of the
+// run, go up the same tree. Orders bring no message back.
 //
 // Installing a graph costs one message to each of its hosts; running it again costs one start to each. The least recently used graphs make
 // room for new ones. When a host is lost, its graphs are dropped; their runs end by themselves or go on.
@@ -36,9 +36,9 @@ class HostGraphs {
   // `runtime` is the controller's, and must outlive this.
   explicit HostGraphs(dataflow::Runtime* runtime) : runtime_(runtime) {}
 
-  // Starts a run of `op` on these hosts: at least one, all present. Shard i is on the i-th host of `hosts`, ascending. The answer of a
-  // host that fails is missing, and nothing else happens: this sets `options.on_closed`. Returns no run if the graph cannot be built,
-  // which is a bug and is logged; then no callback of `options` runs.
+  // Starts a run of `op` on these hosts: at least one, all present. Shard i is on the i-th host of `hosts`, ascending. If a host
+  // fails, its answer is missing, and nothing else happens: this sets `options.on_closed`. Returns no run if the graph cannot be
+  // built, which is a bug and is logged; then no callback of `options` runs.
   std::optional<dataflow::RunId> Start(Shape shape, const std::string& op, const dataflow::HostSet& hosts,
                                        dataflow::RunOptions options);
   void HostLost(HostId host);

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/controller/housekeeping/host_graphs.h"
 #include "pathways/dataflow/runtime.h"
 

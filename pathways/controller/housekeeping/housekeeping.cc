@@ -121,13 +121,15 @@ const Housekeeping::Health* Housekeeping::HealthOf(HostId host) const {
 }
 
 template <class Report>
-void Housekeeping::Gather(const std::string& op, absl::Duration timeout, absl::AnyInvocable<void(std::map<HostId, Report>) &&> done) {
+void Housekeeping::Gather(const std::string& op, absl::Duration timeout,
+                          absl::AnyInvocable<void(std::map<HostId, Report>) &&> done) {
   auto answers = std::make_shared<std::map<HostId, Report>>();
   auto heard = [answers](HostId host, std::string_view bytes) {
     Report report;
     if (Parse(bytes, &report)) (*answers)[host] = std::move(report);
   };
-  auto round = questions_.Ask(op, {}, std::move(heard), [answers, done = std::move(done)]() mutable { std::move(done)(std::move(*answers)); });
+  auto round = questions_.Ask(op, {}, std::move(heard),
+                              [answers, done = std::move(done)]() mutable { std::move(done)(std::move(*answers)); });
   auto after = [&](absl::Duration delay, void (HostQuestions::*what)(const HostQuestions::RoundRef&)) {
     timers_->After(delay, strand_, [this, alive = std::weak_ptr<bool>(alive_), round, what] {
       if (!alive.expired()) (questions_.*what)(round);

@@ -2,33 +2,34 @@
 // runtime for them. ClusterImpl owns it. Each graph has one shard on each host concerned (host_graphs.h);
 // worker/housekeeping/housekeeping.h has the operators:
 //
-//   - configure:      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before anything else
+//   - configure:      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before any session's
+//                     command
 //   - health:         answers with a v1.HealthReport, once a tick
 //   - metrics:        answers with a v1.MetricsReport, on request
 //   - examine:        answers with a v1.Examination: its unfinished launches and its machine, when one hangs or an operator asks
 //   - clean-up:       frees the objects that the v1.CleanUp in the argument names; goes to the hosts that have them
 //   - abort-launch:   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
-//   - pass-on:        tells other hosts and answers with the v1.PassedOn, which holds their answers
-//     (worker/housekeeping/pass_on.h)
+//   - pass-on:        tells other hosts, and answers with the v1.PassedOn, which holds their answers
+//                     (worker/housekeeping/pass_on.h)
 //   - trace:          ends the host's recording and answers with the v1.TraceReport
 //
 // One graph goes in the other direction; its coordinator is the host:
 //   - launch-failed:  one shard, at the controller: gets the host's v1.LaunchFailed. The controller then aborts the launch on the
-//     hosts
-//                     that wait for it (abort-launch)
+//                     hosts that wait for it (abort-launch)
 //
 // Faults. A run whose reports go up a tree ends early when a host of its graph is lost, and tuples on their way are lost with it
 // (host_graphs.h). So messages that must not be lost travel in the start of a run (configure, clean-up, abort-launch,
 // launch-failed). A start goes to all hosts at once and reaches each present one, in its place among the commands. Answers that a
 // group has collected are asked for again (metrics, health).
 //
-// Not graphs. Pings, which tell whether a connection or process is alive, are answered by the connection's own thread (Cluster's Tick). A
-// host whose strand is busy, or whose dataflow is stuck, is not dead; and a dead host would end the graph that should report it.
-// Completions with their errors are no graph either: they are results of dispatched commands, and one message already carries a batch of
-// them. Those of many hosts are joined on their way (speakers.h), but need no run, and none that ends when one of its hosts is lost.
+// Not graphs. Pings, which tell whether a connection or process is alive, are answered by the connection's own thread (Cluster's
+// Tick). A host whose strand is busy, or whose dataflow is stuck, is not dead; and a dead host would end the graph that should
+// report it. Completions and their errors are no graph either: they are results of dispatched commands, and one message already
+// carries a batch of them. Completions of many hosts are joined on their way (speakers.h) without a run, because a run might end
+// with the loss of one host.
 //
-// Messages. A question costs a start to each host and an answer from each, an order only the start; hosts that do not know its graph yet
-// get it with the start.
+// Messages. A question costs a start to each host and an answer from each; an order costs only the start. Hosts that do not know
+// its graph yet get it with the start.
 // A cluster of more than 64 hosts saves messages. One host of each 64 sends the collected answers (host_questions.h) and passes
 // on the configuration (config_spread.h). Orders (clean-up, abort-launch) are not answered in a cluster of any size. Traces are asked
 // for and answered host by host: a report has up to 2^18 events, tens of megabytes, and all of them must reach the controller.
@@ -47,8 +48,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/housekeeping/config_spread.h"
 #include "pathways/controller/housekeeping/dataflow_links.h"
 #include "pathways/controller/housekeeping/host_graphs.h"
@@ -90,7 +91,7 @@ class Housekeeping {
   const ::pathways::v1::HostConfig& config() const { return config_; }
 
   uint64_t frames_heard() const { return frames_heard_; }
-  // The controller's runtime, for graphs that are no housekeeping.
+  // Returns the controller's runtime, for graphs that are not housekeeping.
   dataflow::Runtime* runtime() { return &runtime_; }
 
   // Asks every host for its health. Hosts that have not answered since the last call are asked again, outside their groups.
@@ -101,7 +102,7 @@ class Housekeeping {
   // Asks every host for its metrics. `done` runs once, on the strand, maybe inside another call: when all hosts have answered, or after
   // `timeout` with the answers that have come.
   void GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done);
-  // Likewise for examinations.
+  // Asks every host for its examination, in the same way.
   void GatherExaminations(absl::Duration timeout, absl::AnyInvocable<void(ExaminationsByHost) &&> done);
   // Ends the recordings of these hosts. `done` runs when all have answered or are lost.
   void GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);

@@ -107,7 +107,7 @@ int StartsTold(const FakeWorker& worker) {
   return starts;
 }
 
-// Not even until the timeout: the answers of the others stand, and nobody is asked again.
+// Not even until the timeout: the answers of the others stand, and no host is asked again.
 TEST(HousekeepingTest, AHostThatIsLostMeanwhileHoldsNobodyUp) {
   TestCluster t(3, 1);
   t.workers[1]->silent = true;

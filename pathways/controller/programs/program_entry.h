@@ -26,7 +26,7 @@ struct ProgramEntry {
   }
 
   uint64_t id = 0;                         // for its fingerprint
-  std::optional<dataflow::GraphId> graph;  // on its hosts: not of programs with steps, nor in sequential dispatch
+  std::optional<dataflow::GraphId> graph;  // installed on its hosts; none for programs with steps, and in sequential dispatch
   std::shared_ptr<const program::TypedProgram> typed;
   std::string portable;                   // its IR, which does not depend on the mapping (ir/compile.h)
   std::function<void()> on_gone;          // runs when the handle and all runs are gone: drops the executables
@@ -42,8 +42,8 @@ struct ProgramEntry {
   };
   std::vector<Argument> arguments;  // one for each argument of a call
   bool any_donated = false;
-  absl::Status gone;  // not OK after a slice that it uses was released: it cannot run any more
-  // Only for programs with nodes that wait for values, and for branches: hosts load their parts alone.
+  absl::Status gone;  // not OK: it cannot run any more, for example because a slice that it uses was released
+  // Only for programs with nodes that wait for values, and for branches: hosts load only their parts.
   struct Place {
     HostId host;
     int local_device = 0;

@@ -109,7 +109,7 @@ bool Gangs::IsWaiting(gang::GangId gang) const {
   return it != running_.end() && it->second.waiting;
 }
 
-// Returns the gangs that must be granted before.
+// Returns the gangs that must be granted before this one.
 Gangs::GangList Gangs::Needs(const Launch& launch, const Placement* placement) {
   GangList needs;
   if (!due_.empty()) {

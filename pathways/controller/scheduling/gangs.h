@@ -1,9 +1,10 @@
-// Gangs: connects the controller's computations to the gang scheduler (pathways/gang). Each Execute is a gang, and so is each stage of a
-// program's run (program_stages.h). A gang is submitted when it is dispatched. It is granted at once, and then its command carries the
-// grant; or later, and then a Grant command names it, one such command for each host and turn. It is done when all its hosts have reported.
+// Gangs: connects the controller's computations to the gang scheduler (pathways/gang). Each Execute is a gang, and so is each
+// stage of a program's run (program_stages.h). A gang is submitted when it is dispatched. If it is granted at once, its command
+// carries the grant. If it is granted later, a Grant command names it; each host gets one such command a turn. A gang is done
+// when all its hosts have reported.
 //
-// This class tracks, array by array, which gangs must be granted before another one (gang/scheduler.h). It does so only while some gang
-// waits; if all are granted at once, the cost is a look at an empty table.
+// This class tracks, array by array, which gangs must be granted before another one (gang/scheduler.h). It does so only while
+// some gang waits; if all are granted at once, the cost is a look at an empty table.
 //   - An array is *due* from the gangs that make it and are not granted yet. An array that is made from others without a gang (a
 //     copy, an alias) is due from the same gangs as those arrays.
 //   - An array whose bytes the client has not sent, or sends in pieces, is due from outside until all bytes have arrived. A
@@ -33,8 +34,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "pathways/base/clock.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/buffers/logical_array.h"
 #include "pathways/controller/scheduling/recent_gangs.h"
 #include "pathways/dispatch/outbox.h"
@@ -51,7 +52,7 @@ class Gangs {
   Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
         trace::Recorder* recorder);
 
-  // The place of a run that is dispatched node by node (controller/session/sequential_run.h) in the order of its session's work.
+  // The place of a run that is dispatched node by node (controller/session/runs/sequential_run.h) in the order of its session's work.
   // A later gang whose command waits in the outbox (dispatch/array_order.h) is not granted before the run has been sent. A
   // device must not wait for a command that has not left.
   struct Barrier {
@@ -60,7 +61,8 @@ class Gangs {
     std::vector<gang::GangId> before;  // gangs of the session that waited when the barrier was opened
   };
   Barrier OpenBarrier(SessionId session);
-  // Returns the place alone, without blocking other gangs: for a run whose arrays have names of their own (controller/session/program_steps.h).
+  // Returns the place without blocking other gangs: for a run whose arrays have names of their own
+  // (controller/session/runs/program_steps.h).
   Barrier PlaceOf(SessionId session) const;
   // REQUIRES: the commands behind it are in the outbox.
   void CloseBarrier(const Barrier& barrier);
@@ -84,7 +86,7 @@ class Gangs {
   };
   // REQUIRES: the devices are present. The caller must add the command to the outbox next.
   Ticket Submit(const Launch& launch);
-  // A host has finished its part. No time: the part failed. `partly`: some of its results failed, which does not concern scheduling.
+  // Notes that a host finished its part. No time: it failed. `partly`: some results failed, which does not concern scheduling.
   void OnHostDone(gang::GangId gang, std::optional<double> device_microseconds, bool partly = false);
 
   // Notes that a command without a gang makes `result` from `sources`.
@@ -111,13 +113,13 @@ class Gangs {
     gang::GangId gang;
     SessionId session;
     ExecutableId executable;
-    bool heads = false;                      // none that was granted before it has one of its hosts
-    int64_t granted_ns = 0;                  // since Gangs was made; 0: before somebody looked (RecentGangs)
-    std::shared_ptr<const GangLabel> label;  // null: its executable was forgotten before somebody looked
+    bool heads = false;                      // no gang that was granted earlier still has one of its hosts
+    int64_t granted_ns = 0;                  // since Gangs was made; 0: granted while RecentGangs was off
+    std::shared_ptr<const GangLabel> label;  // null: its executable was forgotten while RecentGangs was off
   };
-  // Returns them in the order of their grants.
+  // Returns the gangs that are granted and not done, in the order of their grants.
   std::vector<Underway> ListUnderway() const;
-  // The device time of the gangs of a session that are done, and their number.
+  // The number and the device time of a session's gangs that are done.
   struct Done {
     double device_microseconds = 0;
     int64_t gangs = 0;
@@ -125,7 +127,7 @@ class Gangs {
   // Returns what was done since the last call, also for sessions that have ended.
   absl::flat_hash_map<SessionId, Done> TakeDone() { return std::exchange(done_, {}); }
 
-  // Those that ended last, while somebody looks at them; their times are those of NowNs.
+  // Returns the record of the gangs that ended last. Its times are those of NowNs.
   RecentGangs& recent() { return recent_; }
   int64_t NowNs() const;
 
@@ -150,8 +152,8 @@ class Gangs {
     bool partly_failed = false;
     bool waiting = false;                    // not granted
     uint64_t granted = 0;                    // its place in the order of grants
-    int64_t granted_ns = 0;                  // when; only while somebody looks
-    std::shared_ptr<const GangLabel> label;  // likewise: its executable may be forgotten before it ends
+    int64_t granted_ns = 0;                  // 0 if it was granted while RecentGangs was off
+    std::shared_ptr<const GangLabel> label;  // set while RecentGangs is on: its executable may be forgotten before it ends
     ExecutableId executable;
     double device_microseconds = 0;
     std::vector<ArrayId> due;  // while it waits: arrays that are due from it

@@ -1,13 +1,14 @@
-// HangWatch: finds gangs that are granted and take far longer than was predicted. Pure: it is told what is under way, once a tick.
+// HangWatch: finds gangs that are granted and take far longer than predicted. Pure: the caller passes in the gangs, once a tick.
 //
-// A gang's time counts from the first look at which it heads its hosts: no gang that was granted before it still has one of them. It is a suspect
-// once that time exceeds both `least` and `factor` times its prediction. A gang of a program that has never been measured has no prediction; it is a
-// suspect after `unmeasured`, because a first run may be long.
+// A gang's time counts from the first look at which it heads its hosts: no gang that was granted earlier still has one of them.
+// It is a suspect once that time exceeds both `least` and `factor` times its prediction. A gang of a program that was never
+// measured has no prediction; it is a suspect after `unmeasured`, because a first run may be long.
 //
-// A suspect need not hang: its inputs may come from a gang of other hosts that is within its time. Only the hosts know (MayWaitForAnother).
+// A suspect need not hang: its inputs may come from a gang of other hosts that is within its time. Only the hosts know that
+// (MayWaitForAnother).
 //
 // Invariants:
-//   HW-1  a gang is named once, and its end is told once if it was named
+//   HW-1  a gang is named once, and its end is reported once if it was named
 //   HW-2  time that the controller itself was stopped counts for no gang (Forgive)
 // Strand-confined.
 #pragma once
@@ -45,11 +46,11 @@ class HangWatch {
   std::vector<Hang> Look(absl::Time now, absl::Span<const Gang> underway);
   // Returns the suspects, by gang, named or not.
   std::vector<Hang> Suspects(absl::Time now) const;
-  // Returns false if the gang has been named before, or is gone.
+  // Marks a gang as named. Returns false if it was named before, or is gone.
   bool Name(gang::GangId gang);
-  // All times begin anew.
+  // Begins the times of all gangs anew.
   void Forgive(absl::Time now);
-  // Whether a suspect that waits for inputs on all its hosts may wait for a gang of its client that is within its time.
+  // Returns whether a suspect that waits for inputs on all its hosts may wait for a gang of its client that is within its time.
   bool MayWaitForAnother(const Hang& suspect, absl::Time now) const;
 
  private:

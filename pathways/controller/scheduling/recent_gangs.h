@@ -1,11 +1,12 @@
 // RecentGangs: the computations that ended last, for the timeline of the operators' page (docs/operators.md). A ring of fixed size: more computations
 // push out the oldest.
 //
-// It records only while somebody looks: from one call of Look until kForget after the last one. Otherwise a computation costs the test of a flag.
+// It records only while an operator looks: from one call of Look until kForget after the last one. At other times a computation
+// costs only the test of a flag.
 //
 // Invariants:
-//   RG-1  each record has a number, one more than the one before it; a reader who asks for those after the last one that it knows misses none, unless
-//         the ring has dropped it meanwhile, and then it sees that by the numbers
+//   RG-1  records have consecutive numbers. A reader asks for those after the last one that it knows, and misses only records
+//         that the ring has dropped; the numbers show how many
 //   RG-2  at most kMost records are kept
 // Pure: times are passed in. Strand-confined.
 #pragma once
@@ -42,7 +43,7 @@ struct RecentGang {
   gang::GangId gang;
   SessionId session;
   std::shared_ptr<const GangLabel> label;
-  int64_t granted_ns = 0;  // since the controller started
+  int64_t granted_ns = 0;  // since the controller started; an estimate if the recording began later
   int64_t done_ns = 0;     // when its last host had reported
   int64_t busy_ns = 0;     // how long it kept each of its devices busy, on average
   bool failed = false;
@@ -54,13 +55,13 @@ class RecentGangs {
   static constexpr absl::Duration kForget = absl::Seconds(10);
 
   bool on() const { return on_; }
-  // Somebody looks: from now on, record.
+  // Records from now on, until Tick finds no call of Look for kForget.
   void Look(absl::Time now);
-  // Stops recording if nobody has looked for a while, and forgets everything.
+  // Stops recording, and forgets everything, if Look was not called for kForget.
   void Tick(absl::Time now);
 
   void Add(RecentGang gang);
-  // Returns those with a greater number than `after`, the oldest first.
+  // Returns the records with a greater number than `after`, the oldest first.
   std::vector<RecentGang> After(uint64_t after) const;
   uint64_t last() const { return next_ - 1; }
 

@@ -1,5 +1,6 @@
-// PendingReads: requests that wait until arrays have settled, which they hold meanwhile. Arrays may settle when the session is gone, so they
-// hold the requests weakly. Strand-confined.
+// PendingReads: the requests of a session that are answered when certain arrays have settled (are ready or errors): WhenReady,
+// reads, loads from files. A waiting request keeps its arrays alive. An array may settle after the session has ended, so its
+// waiter holds a weak pointer to the requests. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ class PendingReads {
  public:
   using Record = buffers::LogicalArray::Ref;
 
-  // `done` runs once, when the arrays have settled, maybe inside the call, or in End.
+  // Calls `done` once: when all arrays have settled (maybe inside this call), with the first error in their order; or in End.
   void Hold(std::vector<Record> arrays, session::StatusCallback done);
-  // Answers all requests with the error.
+  // Answers all waiting requests with the error. Called at the end of the session.
   void End(const absl::Status& error);
 
  private:

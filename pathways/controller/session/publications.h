@@ -1,13 +1,13 @@
 // Publications: the arrays that sessions have published under names (program.proto, Publication), for the sessions of the same user.
 //
-// A name belongs to the session that claims it, until the session withdraws it or ends. Only its newest version can be asked for. A version keeps
-// its arrays for as long as somebody holds it: the name, or a session that reads it. A reader therefore never sees a mixture of two versions.
+// A name belongs to the session that claims it, until the session withdraws it or ends. Readers get only its newest version. A
+// version keeps its arrays while its name or a reading session holds it. So a reader never sees a mixture of two versions.
 //
-// The arrays are the publisher's: they end with its session, or with their devices. Who has read them has arrays of his own.
+// The arrays belong to the publisher: they end with its session, or with their devices. A reader's arrays are its own.
 //
 // Invariants:
 //   PU-1  the versions of a name have rising numbers, also from one publisher to the next
-//   PU-2  the arrays of a version that nobody holds are freed
+//   PU-2  the arrays of a version are freed when neither its name nor a reader holds it
 // SessionRegistry owns it. Strand-confined.
 #pragma once
 
@@ -46,12 +46,12 @@ class Publications {
   static constexpr size_t kMostNames = 1024;  // of a user
   static constexpr size_t kMostNameBytes = 256;
 
-  // Answers the number of the last version, 0 if there was none. ALREADY_EXISTS if another session has the name.
+  // Claims the name. Returns the number of its last version, 0: none. ALREADY_EXISTS if another session has the name.
   absl::StatusOr<uint64_t> Claim(const std::string& user, const std::string& name, SessionId session);
   // Returns the number of the next version. REQUIRES: Owns.
   uint64_t NextNumber(const std::string& user, const std::string& name);
   bool Owns(const std::string& user, const std::string& name, SessionId session) const;
-  // The version replaces the one before it, unless a newer one is there or the name has been withdrawn. Tells the sessions.
+  // Makes the version the newest and tells the sessions, unless a newer one is there or the session has lost the name.
   void Publish(const std::string& user, const std::string& name, SessionId session, VersionRef version);
   // Returns null if there is none.
   VersionRef Newest(const std::string& user, const std::string& name) const;
@@ -64,7 +64,7 @@ class Publications {
  private:
   using Key = std::pair<std::string, std::string>;  // user, name
   struct Name {
-    SessionId owner;  // 0: nobody's; kept for the number
+    SessionId owner;  // 0: not claimed; the name is kept for its number
     uint64_t last = 0;
     VersionRef newest;
   };

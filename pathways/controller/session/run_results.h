@@ -30,7 +30,7 @@ struct ExecuteRun {
   absl::Status status;
   RunResult result;
   ResultCallback<RunResult> waiter;    // callback of FetchExecuteResult, once the client has called it
-  buffers::LogicalArray::Ref effects;  // its results' ArrayEntry::effects; null: nothing waits for that
+  buffers::LogicalArray::Ref effects;  // ArrayEntry::effects of its results; null: none
   bool effects_are_nodes = false;      // only nodes that wait for values have callbacks; else `effects` settles with missing == 0
   std::shared_ptr<EffectRuns> order;   // null: the run is in no order, or has left it
   bool ended() const { return missing == 0 && order == nullptr; }
@@ -42,7 +42,7 @@ struct ExecuteRun {
   void EndEffect() {
     if (effects_are_nodes) effects->OnDone(absl::OkStatus());
   }
-  // Answers the waiter, if there is one, when it is this run's turn; then the runs that waited for this one alone. REQUIRES: missing == 0.
+  // Answers the waiter, if any, when it is this run's turn; then the runs that waited only for this one. REQUIRES: missing == 0.
   void AnswerWaiter(Fabric& fabric);
 
  private:

@@ -20,13 +20,13 @@ class SessionDevices {
   // Sets the client's virtual devices: `count` ids from `first` on.
   void SetVirtual(DeviceId first, int count) { virtual_first_ = first, virtual_count_ = count; }
 
-  // Uses of these devices get `error` while the session's programs are loaded on the host that has taken their seat.
+  // Makes uses of these devices fail with `error` while the session's programs are loaded on the new host of their seat.
   void SetLoading(const std::vector<DeviceId>& devices, const absl::Status& error);
   void SetLoaded(const absl::flat_hash_set<DeviceId>& devices);
 
-  // DeviceDirectory::Check; virtual devices must be this client's own.
+  // Returns DeviceDirectory::Check; virtual devices must also be this client's own.
   absl::Status CheckPresent(const std::vector<DeviceId>& devices) const;
-  // The same; the session's programs must have been loaded there (SetLoading).
+  // Like CheckPresent; the session's programs must also have been loaded there (SetLoading).
   absl::Status Check(const std::vector<DeviceId>& devices) const;
   // Checks that the devices of one computation are on different physical devices. REQUIRES: Check.
   absl::Status CheckApart(const std::vector<DeviceId>& devices) const;

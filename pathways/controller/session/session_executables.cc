@@ -25,8 +25,8 @@ ValueInfo ToInfo(const program::Value& value) {
   return {value.dtype, value.shard_dims, value.op_sharding, value.layout, value.memory_kind};
 }
 
-// Merges one host's answer into the answer of all: an error of one host counts for all. An error that says that the host cannot read the
-// program takes precedence, because other errors may follow from it.
+// Merges the answer of one host into the answer of all: an error of any host counts. An error that says that the host cannot read
+// the program takes precedence, because other errors may follow from it.
 void Take(absl::StatusOr<::pathways::v1::Compiled> compiled, absl::StatusOr<::pathways::v1::Compiled>& answer) {
   absl::Status status = compiled.ok() ? session::StatusFrom(compiled->status()) : compiled.status();
   if (!status.ok() && compiled.ok() && compiled->newer_than_runtime()) status.SetPayload(kNewerThanRuntime, absl::Cord());
@@ -68,7 +68,7 @@ struct SessionImpl::PendingCompile {
   std::shared_ptr<const CompileRequest> source;
   bool calls_back = false;
   absl::Time began;
-  bool in_part = false;  // some of its devices are lost, and nobody compiles for them
+  bool in_part = false;  // some of its devices are lost, and no host compiles for them
   size_t left = 0;
   absl::StatusOr<::pathways::v1::Compiled> answer = ::pathways::v1::Compiled();  // of any host, or the last error
   ResultCallback<std::shared_ptr<const ExecutableInfo>> done;
@@ -165,8 +165,8 @@ void SessionImpl::Compile(CompileRequest request, ResultCallback<std::shared_ptr
   }
 }
 
-// Names the host of each device, and the addresses at which the hosts' runtimes meet, for a program over several hosts. A host that is lost has an
-// address that leads nowhere.
+// Names the host of each device, and the addresses at which the hosts' runtimes meet, for a program over several hosts. A lost
+// host gets an address that leads nowhere.
 void SessionImpl::NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const {
   std::set<HostId> hosts;
   for (DeviceId device : record.physical) {

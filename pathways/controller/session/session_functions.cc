@@ -24,7 +24,7 @@ absl::StatusOr<program::Value> ValueOf(const buffers::ArraySpec& spec) {
   return value;
 }
 
-// Sets what the record has of the function.
+// Sets the fields of the record that the function determines.
 absl::Status FillRecord(const HostFunction& function, program::Executable* record) {
   record->name = function.name;
   record->fingerprint = absl::StrCat("python-function-", record->id.v);
@@ -43,7 +43,7 @@ absl::Status FillRecord(const HostFunction& function, program::Executable* recor
 
 }  // namespace
 
-// A function that its hosts load.
+// A function that its hosts are loading.
 struct SessionFunctions::Pending {
   program::Executable record;
   std::shared_ptr<const HostFunction> function;

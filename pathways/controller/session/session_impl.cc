@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/session/program_steps.h"
+#include "pathways/controller/session/runs/program_steps.h"
 #include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_publications.h"
 

@@ -1,16 +1,16 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
 //   - session_impl.cc: beginning and end, helpers of all families
-//   - session_host_buffers.cc: bytes that the client sends before or after the requests that name them
-//   - session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
-//   - session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting; session_arrays_files.cc: saving and loading
+//   - arrays/session_host_buffers.cc: bytes that clients send apart from requests; session_arrays_files.cc: saving, loading
+//   - arrays/session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
+//   - arrays/session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
-//   - session_programs.cc: programs of many nodes; program_steps.h: those with waiting nodes
-//   - session_seats.cc: hosts that take a lost one's seat; slices/session_slices.cc, session_remap.cc: virtual slices that end or move
-// Parts: SessionDevices (those that it may use), SessionFunctions (Python on hosts), SessionPublications (arrays for other sessions),
-// PendingReads (requests that wait for arrays), and others.
+//   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
+//   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
+// Parts: SessionDevices (devices that it may use), SessionFunctions (Python on hosts), SessionPublications (arrays for other
+// sessions), PendingReads (requests that wait for arrays), and others.
 //
-// The client's callbacks always run in a task of their own (Session promises: never inside the call). Work in flight copies the state that
-// it needs and holds no pointer to the session, or is answered with CANCELLED in the destructor.
+// The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
+// needs or holds `alive_` weakly. Waiting requests end with CANCELLED in the destructor.
 #pragma once
 
 #include <map>
@@ -58,14 +58,14 @@ class SessionImpl final : public Session {
   // --- for the cluster ---
   const session::NewSession& about() const { return about_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
-  // -- session_seats.cc: a host has taken the seat of these devices. Their uses get `until_loaded` until programs are loaded there.
+  // -- session_seats.cc: a host took the seat of these devices. Their uses get `until_loaded` until programs are loaded there.
   void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded);
   // -- session_slices.cc: the client's virtual devices are `count` ids from `first` on.
   void SetVirtualDevices(DeviceId first, int count) { devices_.SetVirtual(first, count); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
-  // -- session_remap.cc. Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call. OK: the
-  // caller calls Move, in the same turn of the strand; else it calls AbandonMove. REQUIRES: !moving().
+  // -- session_remap.cc. Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call.
+  // OK: the caller calls Move in the same turn of the strand, else AbandonMove. REQUIRES: !moving().
   void PrepareMove(const DeviceMapping& to, StatusCallback done);
   void AbandonMove();
   // Binds the devices to their new places and copies everything on them there. Returns the arrays in flight.

@@ -57,7 +57,7 @@ void SessionLanes::OnLaneLost(HostId host, const absl::Status& error) {
   ::pathways::v1::Command command;
   command.mutable_fail_lane()->set_session(id_.v);
   session::ToProto(error.ok() ? absl::UnavailableError("the client cannot connect to this host") : error,
-          command.mutable_fail_lane()->mutable_status());
+                   command.mutable_fail_lane()->mutable_status());
   fabric_->outbox().Add(host, std::move(command));
 }
 

@@ -36,19 +36,19 @@ class SessionLanes final : public session::LaneRoutes {
   }
   void OnLaneLost(HostId host, const absl::Status& status) override;
 
-  // The client's end; null: it has no lanes.
+  // Returns the client's end of the lanes; null: the client has no lanes.
   std::shared_ptr<session::LaneListener> client() const { return listener_.lock(); }
   // FAILED_PRECONDITION if the host or the client does not use lanes.
   absl::Status Check(HostId host) const;
-  // Checks all hosts that are to get a buffer; INVALID_ARGUMENT if it cannot travel by lane. REQUIRES: the shards' devices are present.
+  // Returns OK if the source can travel by lane to all hosts of its shards. REQUIRES: their devices are present.
   absl::Status CheckSource(const buffers::ArraySpec& spec, const session::HostShard& source) const;
-  // REQUIRES: Check.
+  // Opens the lane to the host, if it is not open. REQUIRES: Check.
   void Open(HostId host);
   // Opens the lanes on which a program of these hosts calls the client's functions. A client without lanes is called through the controller.
   void OpenForCalls(const std::vector<HostId>& hosts);
   void OnHostLost(HostId host, const absl::Status& error);
 
-  // A buffer is done when Leave has been called as often as Enter.
+  // Count the uses of a buffer: it is done when Leave has been called as often as Enter.
   bool HasBuffer(uint64_t buffer) const { return buffers_.contains(buffer); }
   void Enter(uint64_t buffer) { ++buffers_[buffer]; }
   void Leave(uint64_t buffer);

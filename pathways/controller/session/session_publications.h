@@ -1,8 +1,8 @@
-// SessionPublications: what one session publishes, and reads of what others have published (publications.h).
+// SessionPublications: the arrays that one session publishes, and its reads of those that others have published (publications.h).
 //
-// To publish takes new names of the arrays' shards on their hosts, and moves no bytes: the client may delete or donate its arrays at once. A version
-// can be seen when all its arrays exist; if one of them is an error, the version never can. To read takes names for the reader's session, and copies
-// from host to host what he wants elsewhere.
+// Publishing gives the arrays' shards new names on their hosts, and moves no bytes: the client may delete or donate its arrays at
+// once. A version becomes visible when all its arrays exist; if one of them is an error, it never does. Reading gives the shards
+// names for the reader's session, and copies from host to host only those that the reader wants elsewhere.
 //
 // SessionImpl owns it. Strand-confined.
 #pragma once
@@ -34,10 +34,10 @@ class SessionPublications {
   using Info = std::shared_ptr<const ExecutableInfo>;
 
   SessionPublications(SessionImpl* session, std::shared_ptr<Publications> shared);
-  // Answers who waits with CANCELLED.
+  // Answers waiting requests with CANCELLED.
   ~SessionPublications();
 
-  // The program of a part of a publication.
+  // Adds the program that publishes a part of a version, or that reads arrays of one.
   absl::StatusOr<Info> Add(const ::pathways::v1::Program& program);
   bool Has(Handle program) const { return programs_.contains(program); }
   Info InfoOf(Handle program) const { return programs_.at(program).info; }
@@ -47,7 +47,7 @@ class SessionPublications {
 
   void Ask(const session::PublishedQuestion& question, ResultCallback<std::string> done);
   void OnPublished(const std::string& user, const std::string& name, const VersionRef& version);
-  void OnTick(absl::Time now);  // answers those who have waited for long enough
+  void OnTick(absl::Time now);  // answers requests that have waited for their limit
 
  private:
   struct Program {
@@ -66,9 +66,9 @@ class SessionPublications {
     std::string note;
     std::map<uint32_t, PublishedVersion::Array> arrays;  // by number
     std::vector<SessionImpl::Record> records;
-    absl::Status error;  // the first of its arrays
+    absl::Status error;  // the first error of its arrays
   };
-  // A version that the client has been told of, and what it has not read yet.
+  // A version that the client was told of, and the numbers of its arrays that the client has not read yet.
   struct Pin {
     VersionRef version;
     std::set<uint32_t> unread;

@@ -1,8 +1,8 @@
 // A host has taken the seat of one that was lost (resource/topology.h, TO-7).
 //
-// This session's programs for the devices there are compiled again, for the host that is there now; those that were compiled on stand-ins, for the
-// empty seat (session_executables.cc), too. Until all are loaded the devices stay lost for this session, so that a client never finds a device
-// there and its own programs not.
+// This session's programs for the devices there are compiled again, for the new host; so are those that were compiled on
+// stand-ins for the empty seat (session_executables.cc). Until all are loaded, the devices stay lost for this session. So a
+// client never finds a device there without its own programs.
 //
 // The arrays that were lost stay lost.
 #include <algorithm>

@@ -101,8 +101,8 @@ Slices::Pool& Slices::PoolOf(SessionId session) {
 
 std::shared_ptr<const SpareDevices> Slices::Spares(SessionId session) { return PoolOf(session).shown; }
 
-// Prefers a virtual device that was never used; next best is one that was bound to the same physical device, because programs compiled for
-// it are still right.
+// Chooses a virtual device: one that was never used, else one that was bound to this physical device before, because programs
+// compiled for it are still right. Null if there is none.
 Slices::Spare* Slices::Choose(Pool& pool, const std::string& kind, DeviceId physical) {
   Spare* again = nullptr;
   for (Spare& spare : pool.spares) {
@@ -288,7 +288,7 @@ void Slices::TopologyChanged() {
   Learn(outcomes);
 }
 
-// Binds the slice's virtual devices whose host was lost and whose seat somebody has taken.
+// Binds again the slice's virtual devices whose host was lost and whose seat another host has taken.
 void Slices::BindAgain(const Slice& slice, const std::vector<DeviceId>& devices) {
   for (size_t i = 0; i < slice.devices.size(); ++i) {
     const resource::Topology& topology = fabric_->topology();

@@ -9,8 +9,9 @@
 // mistake then gets an error.
 //
 // Invariants:
-//   SL-1  a virtual device is bound exactly while a slice has it, to the physical device that the table names. The table names no
-//         devices for the slices of a suspended client: a virtual device then stays bound to the last one
+//   SL-1  a virtual device is bound exactly while a slice has it and its host is present, to the physical device that the table
+//         names. The table names no devices for the slices of a suspended client: a virtual device then stays bound to the last
+//         one
 //   SL-2  the end of a session releases its slices and pending requests, and frees its ids
 //   SL-3  an Await is answered exactly once
 //   SL-4  a slice that cannot be moved stays where it is, whole
@@ -25,8 +26,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/session_impl.h"
@@ -37,8 +38,8 @@ namespace pw::controller {
 
 class Slices {
  public:
-  // `strand` runs the timers' tasks. `find_session` returns null if the session is not open. `virtual_devices`: for each client; 0: by the
-  // size of the cluster.
+  // `strand` runs the timers' tasks. `find_session` returns null if the session is not open. `virtual_devices`: the number for
+  // each client; 0: by the size of the cluster.
   Slices(Fabric* fabric, int virtual_devices, Timers* timers, Executor* strand,
          std::function<SessionImpl*(SessionId)> find_session);
 

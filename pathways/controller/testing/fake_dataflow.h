@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "pathways/base/clock.h"
 #include "pathways/base/log.h"
+#include "pathways/base/threads/clock.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"

@@ -28,7 +28,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/controller/testing/fake_dataflow.h"
-#include "pathways/net/resumable_link.h"
+#include "pathways/net/resumable/resumable_link.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -45,7 +45,7 @@ class FakeWorker : private net::Connection::Handler {
     int protocol_version = 1;
     std::string process_address = {};  // empty: no programs over several hosts
     std::string token = {};
-    std::string kind = "fake";  // of the devices
+    std::string kind = "fake";    // of the devices
     std::string public_key = {};  // to be certified
   };
   struct Hub {
@@ -85,11 +85,11 @@ class FakeWorker : private net::Connection::Handler {
   // For tests to set or call.
   bool silent = false;         // receives, and answers nothing
   bool deaf_dataflow = false;  // ignores dataflow frames only
-  bool hold_done = false;      // holds completions until
-  bool hold_compiled = false;
+  bool hold_done = false;      // holds completions until ReleaseDone
+  bool hold_compiled = false;  // holds answers to Compile until ReleaseCompiled
   bool reads_newer = false;
   std::map<::pathways::v1::Command::KindCase, absl::Status> file_errors;  // the outcomes of commands about files; none: OK
-  size_t chunk_bytes = 1 << 20;  // larger fetched data
+  size_t chunk_bytes = 1 << 20;                                           // larger fetched data
   void ReleaseDone();
   void ReleaseCompiled();
   void FailLaunch(const ::pathways::v1::LaunchFailed& failed) { dataflow_->TellFailed(failed); }

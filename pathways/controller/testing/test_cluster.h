@@ -13,7 +13,7 @@
 #include "pathways/base/testing/manual_world.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/controller/testing/fake_worker.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 #include "pathways/program/op_sharding.h"
 
 namespace pw::controller {

@@ -10,14 +10,14 @@
 //
 // Two kinds of edges differ:
 //   - A single edge (Edge::single) has no reports: its tuples close it.
-//   - In a graph that outlives its hosts (HostLoss::kFailsShards) all reports are direct. What a lost host has added to a sum could not be
-//     told apart, and what was on its way through it would be lost too.
+//   - In a graph that outlives its hosts (HostLoss::kFailsShards) all reports are direct. In a tree, the counts of a lost host
+//     could not be taken out of a sum, and reports on their way through that host would be lost too.
 //
 // Invariants:
-//   EP-1  the reports of an edge are O(hosts), for any number of shards, except all-to-all and sparse edges of graphs that outlive
-//         their hosts: there they are at most one per pair of hosts
-//   EP-2  memory is O(shards of the edge on this host + direct_pairs + fan_in x levels), and O(hosts of the edge) in graphs that
-//         outlive their hosts
+//   EP-1  the reports of an edge are O(hosts), for any number of shards. All-to-all and sparse edges of graphs that outlive their
+//         hosts have more: at most one per pair of hosts
+//   EP-2  memory is O(shards of the edge on this host + direct_pairs + fan_in x levels). In graphs that outlive their hosts,
+//         O(hosts of the edge) is added
 // Immutable, pure; made once per graph and host, shared by all runs.
 #pragma once
 
@@ -25,7 +25,7 @@
 #include <optional>
 #include <vector>
 
-#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/graph/graph.h"
 #include "pathways/dataflow/progress/report_tree.h"
 
 namespace pw::dataflow {
@@ -38,7 +38,7 @@ struct ProgressKnobs {
 // Knobs for hosts that can reach only the coordinator: all reports are direct.
 inline ProgressKnobs StarKnobs() { return {.direct_pairs = UINT32_MAX}; }
 
-// How an edge carries tuples and closes.
+// The rules by which an edge carries tuples and closes.
 struct EdgeRules {
   EdgeKind kind = EdgeKind::kOneToOne;
   bool single = false;          // Edge::single

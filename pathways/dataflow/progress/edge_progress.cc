@@ -67,7 +67,7 @@ uint64_t EdgeProgress::PairNumber(uint32_t source, uint32_t destination) const {
   return uint64_t{source} * plan_->to->num_shards() + destination + 1;
 }
 
-// Returns whether the number is that of a pair with this destination shard, and the source shard.
+// Returns whether the number is that of a pair with this destination shard. If it is, sets `source` to the source shard.
 bool EdgeProgress::IsPair(uint64_t sequence, uint32_t destination, uint32_t* source) const {
   const uint64_t quotient = (sequence - 1) / (plan_->kind == EdgeKind::kOneToOne ? 1 : plan_->to->num_shards());
   if (sequence == 0 || quotient >= plan_->from->num_shards()) return false;
@@ -315,7 +315,7 @@ void EdgeProgress::LoseReported(HostId host, const absl::Status& status) {
     auto it = balances_.find({host, index});
     const int64_t missing = it == balances_.end() ? 0 : it->second;
     if (it != balances_.end()) balances_.erase(it);
-    destinations_[index].expected -= static_cast<uint64_t>(missing);  // without a report it is negative: what has come is all
+    destinations_[index].expected -= static_cast<uint64_t>(missing);  // negative without a report: no more messages are expected
     if (!status.ok() && (unreported || missing > 0)) PoisonShard(index, source, status);
   }
   if (!unreported) return;
@@ -323,7 +323,7 @@ void EdgeProgress::LoseReported(HostId host, const absl::Status& status) {
   --unreported_;
 }
 
-// Adds to the messages that the host has announced to a destination shard and that have not come.
+// Adds to the number of messages that the host has announced to a destination shard and that have not come.
 void EdgeProgress::Balance(HostId from, size_t index, int64_t messages) {
   if (!plan_->outlives_hosts || from == plan_->self) return;
   auto it = balances_.try_emplace({from, index}, 0).first;

@@ -19,12 +19,12 @@
 // lowest source shard counts, so all hosts name the same one.
 //
 // Single edges (Edge::single) need no reports: one message goes from each source shard to each of its destination shards, and the
-// sequence number names the pair. A source shard that ends with an error sends it in place of each message that it has not sent
+// sequence number names the pair. A source shard that ends with an error sends it instead of each message that it has not sent
 // (Effects::substitutes). So its error reaches only shards that have no message of it.
 //
-// A lost host fails its source shards at the moment of LoseHost. A destination shard that has received everything from them before closes
-// like any other. Another one closes without the missing messages, with the host's error. When the last messages of the host have reached
-// some hosts and not others, these hosts differ in what they close with.
+// A lost host fails its source shards at the moment of LoseHost. A destination shard that has received everything from them
+// before closes like any other. Any other destination shard closes without the missing messages, with the host's error. If the
+// host's last messages have reached some hosts and not others, their shards close with different results.
 //
 // Invariants:
 //   EG-1  a destination shard closes once, after the last of its messages has been received, and never before all source shards
@@ -33,8 +33,8 @@
 //   EG-3  EG-1 and EG-2 hold if messages and reports arrive in any order, and if some arrive several times. They hold without the messages
 //         and reports of hosts for which LoseHost was called
 //   EG-4  nothing that a peer sends can break an invariant: a message or report that does not fit the plan is refused with an error
-//   EG-5  memory is O(shards of the edge on this host + hosts it receives from + destination shards it sends to). On single edges it is
-//         O(shards on this host + messages); in graphs that outlive their hosts O(pairs of a host and a shard that it sends to) is added
+//   EG-5  memory is O(shards of the edge on this host + hosts it receives from + destination shards it sends to). On single edges
+//         it is O(shards on this host + messages). Graphs that outlive their hosts add O(pairs of a host and a shard it sends to)
 // Pure: no I/O, no clock. Not thread-safe.
 #pragma once
 
@@ -80,7 +80,7 @@ class EdgeProgress {
       uint32_t shard;
       absl::Status status;  // the poison, or OK
     };
-    // On single edges: an error to send in place of a message.
+    // On single edges: an error to send instead of a message.
     struct Substitute {
       uint32_t destination;
       uint64_t sequence;
@@ -105,7 +105,8 @@ class EdgeProgress {
   void SourceDone(uint32_t source, const absl::Status& status, Effects* effects);
   // Takes in a message for a shard of this host; `error` is not OK if it is the substitute of one. Returns true if it is new.
   // INVALID_ARGUMENT: `from` cannot have sent it.
-  absl::StatusOr<bool> Received(HostId from, uint64_t sequence, uint32_t destination, const absl::Status& error, Effects* effects);
+  absl::StatusOr<bool> Received(HostId from, uint64_t sequence, uint32_t destination, const absl::Status& error,
+                                Effects* effects);
   // Takes in a report; ignores a repeated one. INVALID_ARGUMENT: it does not fit the plan.
   absl::Status OnReport(HostId from, const Report& report, Effects* effects);
   // Nothing more will come from the host. If `status` is OK, its shards count as done without an error. REQUIRES: plan.outlives_hosts.
@@ -159,7 +160,7 @@ class EdgeProgress {
   bool down_waits_ = false;     // tree: the parent's report has not come
   std::vector<bool> reported_;  // direct: by reporter
   uint32_t unreported_ = 0;
-  std::vector<Destination> destinations_;  // by position in plan.destinations
+  std::vector<Destination> destinations_;              // by position in plan.destinations
   std::vector<Poison> poisons_;                        // of all destination shards, or on one-to-one edges each of its own
   absl::flat_hash_map<size_t, Poison> shard_poisons_;  // of single destination shards; the lowest of each
   uint32_t open_;

@@ -60,7 +60,7 @@ class World {
     }
   }
 
-  // Returns what is wrong; empty if nothing is.
+  // Returns a violation; empty if there is none.
   std::string Run() {
     while (problem_.empty() && (!active_.empty() || !network_.empty() || !untold_.empty())) {
       if (MayKill() && random_.OneIn(10)) {
@@ -78,7 +78,7 @@ class World {
   }
 
  private:
-  using ShardKey = std::pair<uint32_t, uint32_t>;  // node, shard
+  using ShardKey = std::pair<uint32_t, uint32_t>;         // node, shard
   using Pair = std::tuple<uint32_t, uint32_t, uint32_t>;  // edge, source shard, destination shard
   struct Item {
     EdgeId edge;
@@ -90,7 +90,7 @@ class World {
     uint32_t destination = 0;
     uint64_t id = 0;
     absl::Status error{};  // of a substitute
-    bool again = false;  // a duplicate
+    bool again = false;    // a duplicate
   };
 
   bool Outlives() const { return graph_->host_loss() == HostLoss::kFailsShards; }
@@ -351,14 +351,15 @@ class World {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> got_reports_;        // edge, from, to
   std::vector<uint32_t> reports_;
   std::optional<HostId> dead_;
-  std::vector<HostId> untold_;                                            // hosts that do not know it
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> lost_;                // (edge, destination shard): source shard
+  std::vector<HostId> untold_;                              // hosts that do not know it
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> lost_;  // (edge, destination shard): source shard
   uint32_t ending_ = 0;
 };
 
 Scenario RandomScenario(uint64_t seed) {
   Random random(seed);
-  Scenario scenario{seed, 1 + random.Below(7), 2 + random.Below(5), 1 + random.Below(9), random.Below(5), random.Below(5), random.OneIn(2)};
+  Scenario scenario{
+      seed, 1 + random.Below(7), 2 + random.Below(5), 1 + random.Below(9), random.Below(5), random.Below(5), random.OneIn(2)};
   scenario.knobs = {2 + random.Below(3), random.Below(12)};
   return scenario;
 }

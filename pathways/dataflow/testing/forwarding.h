@@ -1,4 +1,4 @@
-// Operators that forward what they receive, and a chain of them, for tests of the runtime.
+// Operators that forward their tuples, and a chain of them, for tests of the runtime.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// LooseLinks: links without peers. The test calls the handler, and sees what is sent.
+// LooseLinks: links without peers. The test calls the handler, and sees the number of frames sent.
 #pragma once
 
 #include <map>

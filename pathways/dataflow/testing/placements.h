@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/graph/graph.h"
 
 namespace pw::dataflow {
 

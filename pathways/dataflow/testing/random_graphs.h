@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/testing/random.h"
-#include "pathways/dataflow/graph.h"
+#include "pathways/dataflow/graph/graph.h"
 
 namespace pw::dataflow {
 
@@ -54,7 +54,7 @@ inline std::shared_ptr<const Graph> RandomGraph(Random& random, uint32_t hosts, 
   return *std::move(graph);
 }
 
-// A graph whose lost hosts concern nobody.
+// Returns a graph of orders (HostLoss::kConcernsNobody).
 inline std::shared_ptr<const Graph> RandomOrders(Random& random, uint32_t hosts, uint32_t max_nodes, uint32_t max_shards,
                                                  const std::string& op = "") {
   std::vector<Node> nodes;

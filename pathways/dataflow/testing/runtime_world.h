@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "pathways/base/strand.h"
 #include "pathways/base/testing/manual_world.h"
+#include "pathways/base/threads/strand.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/dataflow/testing/transport_links.h"
-#include "pathways/net/memory_transport.h"
+#include "pathways/net/in_memory/memory_transport.h"
 
 namespace pw::dataflow {
 

@@ -19,7 +19,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/dataflow/links.h"
 #include "pathways/net/transport.h"
 

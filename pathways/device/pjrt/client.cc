@@ -16,14 +16,25 @@ std::vector<PJRT_NamedValue> ToNamedValues(const std::vector<ClientOption>& opti
     PW_PJRT_ARGS(value, PJRT_NamedValue);
     value.name = option.name.data();
     value.name_size = option.name.size();
-    if (option.is_number) {
-      value.type = PJRT_NamedValue_kInt64;
-      value.int64_value = option.number;
-      value.value_size = 1;
-    } else {
+    value.value_size = 1;
+    if (const auto* text = std::get_if<std::string>(&option.value)) {
       value.type = PJRT_NamedValue_kString;
-      value.string_value = option.text.data();
-      value.value_size = option.text.size();
+      value.string_value = text->data();
+      value.value_size = text->size();
+    } else if (const auto* number = std::get_if<int64_t>(&option.value)) {
+      value.type = PJRT_NamedValue_kInt64;
+      value.int64_value = *number;
+    } else if (const auto* truth = std::get_if<bool>(&option.value)) {
+      value.type = PJRT_NamedValue_kBool;
+      value.bool_value = *truth;
+    } else if (const auto* fraction = std::get_if<float>(&option.value)) {
+      value.type = PJRT_NamedValue_kFloat;
+      value.float_value = *fraction;
+    } else {
+      const auto& numbers = std::get<std::vector<int64_t>>(option.value);
+      value.type = PJRT_NamedValue_kInt64List;
+      value.int64_array_value = numbers.data();
+      value.value_size = numbers.size();
     }
     values.push_back(value);
   }
@@ -56,8 +67,8 @@ void AddAttribute(const PJRT_NamedValue& value, DeviceInfo* info) {
 absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api, std::vector<ClientOption> options,
                                                              int other_processes) {
   if (other_processes > 0) {
-    options.push_back({"node_id", "", 0, true});
-    options.push_back({"num_nodes", "", other_processes + 1, true});
+    options.push_back({"node_id", int64_t{0}});
+    options.push_back({"num_nodes", int64_t{other_processes} + 1});
   }
   auto processes = std::make_unique<Processes>(other_processes);
   std::vector<PJRT_NamedValue> values = ToNamedValues(options);

@@ -28,7 +28,7 @@ struct Device {
 
 class Client {
  public:
-  // `other_processes`: how many other processes the plugin is told of, which programs may span; 0 for plugins that do not support this.
+  // `other_processes`: the number of other processes that programs may span; 0 for plugins that do not support this.
   static absl::StatusOr<std::shared_ptr<const Client>> Create(std::shared_ptr<const Api> api, std::vector<ClientOption> options,
                                                               int other_processes);
   ~Client();

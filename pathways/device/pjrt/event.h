@@ -4,7 +4,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/types/span.h"
 
-#include "pathways/base/future.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/device/pjrt/api.h"
 
 namespace pw::device::pjrt {

@@ -20,7 +20,7 @@ namespace {
 constexpr absl::string_view kTarget = "pathways_host_callback_call";
 constexpr absl::string_view kXlaTarget = "xla_ffi_python_cpu_callback";
 static_assert(kTarget.size() == kXlaTarget.size());
-// For calls that every device makes with its own shards, if the plugin supports them (plugins/pjrt_cpu/shard_calls.h).
+// For calls that every device makes with its own shards, if the plugin supports them (plugins/pjrt_cpu/programs/shard_calls.h).
 constexpr absl::string_view kTargetOnShards = "pathways_host_callback_on_shards";
 constexpr absl::string_view kTypeName = "pw::device::pjrt::CallContext";
 

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "pathways/base/growing_pool.h"
+#include "pathways/base/threads/growing_pool.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/client.h"
 
@@ -49,15 +49,15 @@ class CallContext {
 
 class HostCallbacks : public std::enable_shared_from_this<HostCallbacks> {
  public:
-  // UNIMPLEMENTED if the plugin has no FFI, or its devices do not share the host's memory.
+  // UNIMPLEMENTED if the plugin has no FFI, or its platform is not "cpu", where devices share the host's memory.
   static absl::StatusOr<std::shared_ptr<HostCallbacks>> Register(std::shared_ptr<const Client> client);
 
   absl::StatusOr<std::shared_ptr<CallContext>> MakeContext(SessionId session);
   void SetHandler(HostCallHandler handler);
   void Call(HostCallRequest request, std::function<void(HostCallReply)> done);
   const Client& client() const { return *client_; }
-  // Completes the calls. XLA continues the program on that thread, where it may wait in a collective for other devices, and these for the
-  // completion of their own calls. Hence the pool grows.
+  // Returns the pool on which calls complete. XLA continues the program on that thread. There it may wait in a collective for
+  // other devices, and these for the completion of their own calls. Hence the pool grows.
   std::shared_ptr<Executor> completions() const { return completions_; }
 
  private:

@@ -1,22 +1,22 @@
-// Launcher: calls the plugin's Execute for programs, in their order. A plugin may wait there, so the calls have a thread of their own. Those of a plugin
-// that never waits are made at once, on the caller's thread, if no earlier call is left; programs that call Python functions always have the thread,
-// because the CPU plugin runs short programs inside Execute.
+// Launcher: calls the plugin's Execute for programs, in their order. Most plugins may wait there, so a thread makes the calls. If
+// the plugin never waits, the caller's thread makes them, unless earlier calls are left. Programs that call Python functions
+// always use the other thread, because the CPU plugin runs short programs inside Execute.
 //
-// Invariant LA-1: launches happen in the order of Launch. REQUIRES: one caller at a time.
+// Invariant LU-1: launches happen in the order of Launch. REQUIRES: one caller at a time.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <utility>
 
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/device/pjrt/launches.h"
 
 namespace pw::device::pjrt {
 
 class Launcher {
  public:
-  // `launches`: null, or counts launches from here to their end.
+  // `launches`: null, or counts the launches of programs until their end.
   explicit Launcher(bool at_once, std::shared_ptr<Launches> launches = nullptr)
       : at_once_(at_once), launches_(std::move(launches)) {}
 

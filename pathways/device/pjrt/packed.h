@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/dtype.h"
 
 namespace pw::device::pjrt {

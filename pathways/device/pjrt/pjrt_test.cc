@@ -33,7 +33,7 @@ absl::StatusOr<T> Wait(const Future<T>& future) {
 // One client for all tests: a process has one CPU device runtime.
 DeviceRuntime* Runtime() {
   static DeviceRuntime* const runtime = [] {
-    pjrt::RuntimeOptions options{PW_TEST_PLUGIN, {{"cpu_device_count", "", 4, true}}};
+    pjrt::RuntimeOptions options{PW_TEST_PLUGIN, {{"cpu_device_count", int64_t{4}}}};
     auto made = pjrt::MakeRuntime(options);
     if (!made.ok()) {
       ADD_FAILURE() << made.status().ToString();
@@ -335,7 +335,7 @@ TEST_F(PjrtTest, RefusesBadProgramsAndOptions) {
 
 // DV-5. The caller, the worker's strand, is not blocked; the launches still run in order.
 TEST_F(PjrtTest, APluginThatBlocksDoesNotBlockTheCaller) {
-  auto runtime = pjrt::MakeRuntime({PW_GATED_PLUGIN, {{"cpu_device_count", "", 2, true}}});
+  auto runtime = pjrt::MakeRuntime({PW_GATED_PLUGIN, {{"cpu_device_count", int64_t{2}}}});
   ASSERT_TRUE(runtime.ok()) << runtime.status().ToString();
   auto gate = reinterpret_cast<void (*)(bool)>(dlsym(dlopen(PW_GATED_PLUGIN, RTLD_NOW), "PwGate"));
   ASSERT_NE(gate, nullptr) << dlerror();

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/device/pjrt/buffer.h"
 #include "pathways/device/pjrt/client.h"
@@ -111,14 +114,22 @@ class Runtime : public DeviceRuntime {
   Launcher launcher_;  // last member: its tasks use the others
 };
 
+// Adds a remedy to the error of NVIDIA's plugin where it sees no GPU: its own text does not say what is missing.
+absl::Status WithRemedy(const absl::Status& error, absl::string_view plugin) {
+  if (!absl::StrContains(plugin, "xla_cuda_plugin.so")) return error;
+  return absl::Status(error.code(),
+                      absl::StrCat(absl::StripSuffix(error.message(), "."),
+                                   ": it needs a GPU that NVIDIA's driver shows to this process ('nvidia-smi' lists those)"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const Api> api, Api::Load(options.plugin));
-  PW_ASSIGN_OR_RETURN(std::shared_ptr<const Client> client,
-                      Client::Create(std::move(api), options.options, options.other_processes));
-  absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(client);
-  return std::make_unique<Runtime>(std::move(client), std::move(callbacks), options);
+  absl::StatusOr<std::shared_ptr<const Client>> client = Client::Create(std::move(api), options.options, options.other_processes);
+  if (!client.ok()) return WithRemedy(client.status(), options.plugin);
+  absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(*client);
+  return std::make_unique<Runtime>(*std::move(client), std::move(callbacks), options);
 }
 
 }  // namespace pw::device::pjrt

@@ -41,8 +41,8 @@ struct Busy {
   absl::Duration inside;   // if all devices are in one island
   absl::Duration between;  // if they are in several
 };
-// Computes it from a program's costs (LoadedProgram::CostAnalysis of our CPU plugin: "flops", "bytes accessed", "collective bytes",
-// "collective steps"). A missing cost counts as zero.
+// Computes that time from a program's costs (LoadedProgram::CostAnalysis of our CPU plugin: "flops", "bytes accessed",
+// "collective bytes", "collective steps"). A missing cost counts as zero.
 Busy BusyWith(const std::map<std::string, double>& costs, const DeviceSpeed& speed);
 
 // A compiled program, for any devices.

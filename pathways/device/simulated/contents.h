@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "pathways/base/future.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/device/device.h"
 
 namespace pw::device {

@@ -21,9 +21,9 @@ class Meetings {
  public:
   using Then = absl::AnyInvocable<void(const absl::Status&, absl::Time) &&>;
 
-  // One of `parties` is ready to launch `launch` at time `at`. `status`: not OK if it cannot take part.
+  // Records that one of `parties` is ready to launch `launch` at time `at`. `status`: not OK if it cannot take part.
   void Arrive(int launch, int parties, absl::Time at, const absl::Status& status, Then then);
-  // The launch will not take place. Also valid before the first arrival.
+  // Fails a launch that will not take place. Also valid before the first arrival.
   void Abort(int launch, const absl::Status& why);
 
  private:

@@ -225,7 +225,7 @@ void Calculate(const std::shared_ptr<Execution>& e) {
   });
 }
 
-// Calls `then` when all inputs from `next` on exist.
+// Calculates the results when all inputs from `next` on exist, and executions are not held.
 void WhenInputs(const std::shared_ptr<Execution>& e, size_t next) {
   if (next < e->inputs.size())
     return e->inputs[next].OnReady([e, next](const absl::StatusOr<Bytes>&) { WhenInputs(e, next + 1); });

@@ -27,8 +27,8 @@
 #include <string>
 #include <vector>
 
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/device/device.h"
 
 namespace pw::device {

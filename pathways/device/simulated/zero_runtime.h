@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/device/device.h"
 #include "pathways/device/simulated/compiler.h"
 #include "pathways/device/simulated/meetings.h"

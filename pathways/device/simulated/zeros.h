@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <mutex>
 
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 
 namespace pw::device {
 

@@ -1,4 +1,4 @@
-// Versions of single messages, which are independent of the protocol's version: each message carries the version of its own last change.
+// Versions of single messages, independent of the protocol's version. A message carries the version in which it changed last.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ inline constexpr int32_t kNewestCustomCallOptions = 4;
 // UNIMPLEMENTED for a message that is newer than this server: its fields may have another meaning.
 inline absl::Status CheckVersion(absl::string_view message, int32_t version, int32_t newest = 0) {
   if (version >= 0 && version <= newest) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat("this server reads ", message, " up to version ", newest, ", and the client sent version ", version,
-                   ": install a newer release of pathways on the cluster, or an older jaxlib"));
+  return absl::UnimplementedError(absl::StrCat("this server reads ", message, " up to version ", newest,
+                                               ", and the client sent version ", version,
+                                               ": install a newer release of pathways on the cluster, or an older jaxlib"));
 }
 
 }  // namespace pw::frontend

@@ -37,7 +37,7 @@ Action DecodeCopyToHostBuffer(const IfrtRequest& message) {
   };
 }
 
-// Before protocol 21, clients also ask with it for the status of an execution.
+// Before protocol 21, clients also use check_future for the status of an execution.
 Action DecodeCheckFuture(const IfrtRequest& message) {
   return [handle = message.check_future_request().future_handle()](ClientSession& session, Reply reply) {
     auto future = session.TakeFuture(handle);

@@ -68,8 +68,8 @@ Action CompileXla(const xla::ifrt::proxy::CompileRequest& message) {
   absl::StatusOr<controller::CompileRequest> request = DecodeXlaProgram(message);
   if (!request.ok()) return FailWith({}, request.status());
   return [request = *std::move(request)](ClientSession& session, Reply reply) mutable {
-    auto done = [weak = session.weak_from_this(), reply = std::move(reply)](
-                    absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+    auto done = [weak = session.weak_from_this(),
+                 reply = std::move(reply)](absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
       if (!info.ok()) return std::move(reply).Fail(info.status());
       if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
     };
@@ -89,7 +89,7 @@ void AddPlugin(ClientSession& session, std::shared_ptr<PluginExecutable> executa
   AnswerCompile(session, info, std::move(reply));
 }
 
-// A program of many nodes: pathways/v1/program.proto.
+// Compiles a program of many nodes (pathways/v1/program.proto).
 Action CompileProgram(absl::string_view bytes) {
   return [program = Bytes::FromString(std::string(bytes))](ClientSession& session, Reply reply) {
     session.session().CompileProgram(
@@ -120,8 +120,8 @@ Action CompilePlugin(const xla::ifrt::proxy::CompileRequest& message) {
   };
 }
 
-// A Python function that is to run on hosts. No error may contain "PjRtCompiler requires an HloProgram": jax would run the function in the client's
-// own process then.
+// Compiles a Python function for hosts. No error may contain "PjRtCompiler requires an HloProgram": jax would then run the
+// function in the client's own process.
 Action CompileHostFunction(const xla::ifrt::proxy::CompileRequest& message) {
   absl::StatusOr<session::HostFunction> function = HostFunctionFromProto(message);
   if (!function.ok()) return FailWith({}, function.status());
@@ -129,12 +129,13 @@ Action CompileHostFunction(const xla::ifrt::proxy::CompileRequest& message) {
   request.format = session::kHostFunctionFormat;
   request.program = Bytes::FromString(session::SerializeHostFunction(*std::move(function)));
   return [request = std::move(request)](ClientSession& session, Reply reply) mutable {
-    session.session().Compile(
-        std::move(request), [weak = session.weak_from_this(),
-                             reply = std::move(reply)](absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
-          if (!info.ok()) return std::move(reply).Fail(info.status());
-          if (auto session = weak.lock(); session != nullptr && session->open()) AnswerCompile(*session, **info, std::move(reply));
-        });
+    session.session().Compile(std::move(request),
+                              [weak = session.weak_from_this(), reply = std::move(reply)](
+                                  absl::StatusOr<std::shared_ptr<const controller::ExecutableInfo>> info) mutable {
+                                if (!info.ok()) return std::move(reply).Fail(info.status());
+                                if (auto session = weak.lock(); session != nullptr && session->open())
+                                  AnswerCompile(*session, **info, std::move(reply));
+                              });
   };
 }
 

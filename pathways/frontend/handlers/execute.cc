@@ -85,8 +85,8 @@ void Execute(ClientSession& session, ExecuteRequest request, bool first_call, Re
   std::move(reply).Finish(run.status(), std::move(response));
 }
 
-// In a client's first call of an executable we choose the result handles. A call of an executable without outputs always looks like a first
-// one, which is harmless.
+// In a client's first call of an executable the server chooses the result handles. Each call of an executable without outputs
+// looks like a first one, which is harmless.
 Action DecodeExecute(const IfrtRequest& message) {
   const auto& request = message.loaded_executable_execute_request();
   ExecuteRequest out;

@@ -67,7 +67,7 @@ void FillCluster(const controller::ClusterInfo& info, InitResponse& out) {
   *out.mutable_client_attributes() = AttributesToProto(ClientAttributes(info));
 }
 
-// Virtual devices and those of empty seats are addressable, but not primary, so that jax.devices() lists the physical devices that are there.
+// Virtual devices and those of empty seats are addressable, but not primary, so that jax.devices() lists only present devices.
 void FillSpares(const controller::SpareDevices& spares, InitResponse& out) {
   for (const auto& device : spares.devices) {
     FillDevice(device, *out.add_all_devices());

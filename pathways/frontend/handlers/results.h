@@ -1,4 +1,4 @@
-// Helpers of most array handlers: names of their results.
+// Helpers of most array handlers, for the handles of their results.
 #pragma once
 
 #include <vector>

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/frontend/client_session.h"
-#include "pathways/net/shared_copy.h"
+#include "pathways/net/shared/shared_copy.h"
 
 namespace pw::frontend {
 namespace {
@@ -29,25 +29,25 @@ Bytes Encode(const Numbers& numbers) {
   return Bytes::FromString(std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)));
 }
 
-// Keeps contents that a client looks at: a host buffer of its session, or a copy here.
+// Keeps contents that a client reads: a host buffer of its session, or a copy here.
 struct Holder {
   Handle buffer = 0;
   Bytes copy;
 };
 
 struct Lent {
-  absl::flat_hash_map<Handle, Holder> holders;  // by the array that says where the contents are
+  absl::flat_hash_map<Handle, Holder> holders;  // by the array that names their place
   net::SharedMemoryFactory memory;              // for contents that came over a network
 };
 
-// The same in memory that the client can open: contents come over a network only once. Nullopt where that is not worth it, or not to be had.
+// Copies contents that came over a network to shared memory. Nullopt if they are small, or there is no such memory.
 std::optional<Bytes> InSharedMemory(const Bytes& contents, net::SharedMemoryFactory& factory) {
   if (contents.size() < net::SharedMemoryFactory::kWorthwhileBytes) return std::nullopt;
   absl::StatusOr<Bytes> copy = net::SharedCopy(factory, contents);
   return copy.ok() ? std::optional<Bytes>(*std::move(copy)) : std::nullopt;
 }
 
-// From the copy of the array to the answer. Each step is on the strand.
+// One run: fetches the array, finds the place of its contents and answers. Each step is on the strand.
 class Reading : public std::enable_shared_from_this<Reading> {
  public:
   Reading(ClientSession& session, std::shared_ptr<Lent> lent, Handle result, Handle answer, StatusCallback done)
@@ -100,7 +100,7 @@ class Reading : public std::enable_shared_from_this<Reading> {
   const std::shared_ptr<Lent> lent_;
   const Handle result_;
   const Handle contents_;  // the host buffer
-  const Handle answer_;    // the host buffer that the result is made of
+  const Handle answer_;    // the host buffer of the result
   StatusCallback done_;
 };
 

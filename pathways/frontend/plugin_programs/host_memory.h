@@ -1,11 +1,12 @@
-// {"hostMemoryRequest": {"device_ids": [d], "machine": m}}: the argument, an array that device d holds whole, in shared memory of this machine.
+// The plugin program that tells a client on this machine where the contents of an array lie in shared memory.
 //
-// `machine` is the client's (MachineIdentity): UNIMPLEMENTED unless it is this server's too. The output says where: an array u8[48] on the
-// same device, six numbers of 64 bits (little endian): process, descriptor, device and inode of the file, offset and bytes in it
-// (net/shared_memory.h). Process 0: it is not to be had so (the array is small, its error is the answer to reading it in the ordinary way), and the
-// client reads the array as any other. What comes from a host of another machine is copied into such memory here.
+// {"hostMemoryRequest": {"device_ids": [d], "machine": m}}: the argument is an array that device d holds whole. `machine` is the
+// client's MachineIdentity: UNIMPLEMENTED unless it is this server's too. The output is an array u8[48] on the same device, six
+// little-endian numbers of 64 bits: process, descriptor, device and inode of the file, offset and bytes in it
+// (net/shared/shared_memory.h). Process 0: the contents are not in shared memory (a small array, an error, no memory), and the
+// client reads the array as any other. Contents from a host of another machine are copied into shared memory here.
 //
-// An execution whose argument is such an output releases the memory instead; its own output is all zeros.
+// An execution whose argument is such an output releases the memory; its own output is all zeros.
 //
 // Invariant HM-1: the memory stays, and counts as staged by the client, until it is released or the session ends.
 #pragma once
@@ -18,8 +19,8 @@
 
 namespace pw::frontend {
 
-// "BOOT PIDS": the kernel's boot id, and the inode of the namespace of process numbers. Where both agree, a process number means the same
-// process. Empty where the kernel does not tell.
+// Returns "BOOT PIDS": the kernel's boot id, and the inode of the namespace of process numbers. If both agree, equal process
+// numbers mean the same process. Returns "" if the kernel does not tell.
 std::string MachineIdentity();
 
 absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeHostMemoryProgram(const JsonObject& request);

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/frontend/plugin_programs/host_memory.h"
 #include "pathways/frontend/testing/session_fixture.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 
 namespace pw::frontend {
 namespace {

@@ -107,8 +107,9 @@ absl::StatusOr<std::vector<Item>> ParseItems(const std::vector<JsonObject>& requ
   for (const JsonObject& r : requests) {
     PW_ASSIGN_OR_RETURN(Item item, ParseItem(r));
     if (!items.empty() && item.location != items[0].location) {
-      return absl::InvalidArgumentError(absl::StrCat("one program uses the locations ", items[0].location, " and ", item.location,
-                                                     ": arrays of one program are in one location, where they are committed together"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("one program uses the locations ", items[0].location, " and ", item.location,
+                       ": arrays of one program are in one location, where they are committed together"));
     }
     items.push_back(std::move(item));
   }

@@ -1,4 +1,4 @@
-// The plugin programs that store arrays in files and read them (pathwaysutils, Orbax). The hosts of the cluster do both: Session::SaveArrays and
+// The plugin programs that store arrays in files and read them (pathwaysutils, Orbax). The hosts do both: Session::SaveArrays,
 // LoadArrays.
 //
 // {"bulk_persistence_write_request": {"write_requests": [R...]}}: stores the arguments, one for each R, as zarr arrays. The run ends when they

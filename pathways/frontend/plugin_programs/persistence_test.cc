@@ -20,8 +20,8 @@ class PersistenceTest : public testing::ClientSessionTest {
  protected:
   static std::string Item(const fs::path& location, const std::string& shape, const std::string& name = "x") {
     return absl::StrCat(R"({"b64_location": ")", absl::Base64Escape(location.string()), R"(", "b64_name": ")",
-                        absl::Base64Escape(name), R"(", "b64_hlo_sharding_string": "", "devices": {"device_ids": [1]}, "shape": )",
-                        shape, "}");
+                        absl::Base64Escape(name),
+                        R"(", "b64_hlo_sharding_string": "", "devices": {"device_ids": [1]}, "shape": )", shape, "}");
   }
   IfrtResponse CompilePlugin(const std::string& json) {
     return Compile("xla::ifrt::PluginProgram", "__serialized_plugin_program " + json);
@@ -79,8 +79,8 @@ TEST_P(PersistenceTest, MistakesAreNamed) {
   const auto none = CompilePlugin(R"({"bulk_persistence_write_request": {"write_requests": []}})");
   EXPECT_EQ(CodeOf(none), 3);
   EXPECT_THAT(TextOf(none), HasSubstr("Bad PluginProgram: write_requests is empty"));
-  const auto two = CompilePlugin(absl::StrCat(R"({"bulk_persistence_write_request": {"write_requests": [)", Item("/a", "[4]", "x"), ", ",
-                                              Item("/b", "[4]", "y"), "]}}"));
+  const auto two = CompilePlugin(absl::StrCat(R"({"bulk_persistence_write_request": {"write_requests": [)",
+                                              Item("/a", "[4]", "x"), ", ", Item("/b", "[4]", "y"), "]}}"));
   EXPECT_EQ(CodeOf(two), 3);
   EXPECT_THAT(TextOf(two), HasSubstr("/a and /b"));
 }

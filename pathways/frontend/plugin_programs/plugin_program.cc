@@ -50,8 +50,7 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakePluginExecutable(absl::str
     if (!absl::IsInvalidArgument(made.status()) || absl::StartsWith(made.status().message(), kBad)) return made;
     return absl::InvalidArgumentError(absl::StrCat(kBad, made.status().message()));
   }
-  return absl::UnimplementedError(
-      absl::StrCat(kBad, "requests of kind \"", key, "\" are not supported by this server"));
+  return absl::UnimplementedError(absl::StrCat(kBad, "requests of kind \"", key, "\" are not supported by this server"));
 }
 
 }  // namespace pw::frontend

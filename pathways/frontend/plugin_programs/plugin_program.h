@@ -1,5 +1,5 @@
-// Plugin programs: requests that client libraries send in the form of a program: JSON text, which is compiled and executed like a program
-// and answered with arrays. The front end carries them out itself.
+// Plugin programs: requests that client libraries send as programs. The program is JSON text; it is compiled and executed like
+// any other, and answers with arrays. The front end carries it out itself.
 //
 // Compile makes a PluginExecutable; each Execute calls it once. All on the strand.
 #pragma once

@@ -65,7 +65,8 @@ class ProfileProgram final : public PluginExecutable {
     session.services().files->Post([folder = location / "plugins" / "profile" / session_name_, recorder = session.StopRecording(),
                                     process = absl::StrCat("requests of ", session.hello().peer), &cluster = session.cluster(),
                                     done = std::move(done)]() mutable {
-      absl::Status status = storage::WriteWholeFile(folder, "pathways_controller.trace.json", Bytes::FromString(recorder->Json(process)));
+      absl::Status status =
+          storage::WriteWholeFile(folder, "pathways_controller.trace.json", Bytes::FromString(recorder->Json(process)));
       cluster.Post([status, done = std::move(done)]() mutable { std::move(done)(status); });
     });
     return absl::OkStatus();
@@ -92,8 +93,7 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeProfileProgram(const JsonO
       PW_ASSIGN_OR_RETURN(session_name, StringField(options, "traceSessionName"));
     }
   }
-  if (!IsPlainName(session_name))
-    return absl::InvalidArgumentError("the name of a trace session must be a plain name");
+  if (!IsPlainName(session_name)) return absl::InvalidArgumentError("the name of a trace session must be a plain name");
   return std::make_shared<ProfileProgram>(std::move(location), std::move(session_name), has_options);
 }
 

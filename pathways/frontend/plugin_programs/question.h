@@ -1,5 +1,5 @@
-// Questions of the package to the cluster (session/questions.h), as plugin programs. Compiling one asks the question; executing it, without arguments,
-// returns the answer as an array u8[length] on a device of the cluster.
+// Questions of the package to the cluster (session/questions.h), as plugin programs. Compiling asks the question. Executing,
+// without arguments, returns the answer as an array u8[length] on a device of the cluster.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Plugin programs that answer with text: virtual slices, whose devices a client learns of here too, and the status.
+// Plugin programs that answer with text: requests for virtual slices, which also name the slices' devices, and the status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -67,8 +67,7 @@ absl::StatusOr<std::shared_ptr<PluginExecutable>> MakeReshardProgram(const JsonO
   PW_ASSIGN_OR_RETURN(std::vector<JsonObject> in, ObjectsField(request, "inSharding"));
   PW_ASSIGN_OR_RETURN(std::vector<JsonObject> out, ObjectsField(request, "outSharding"));
   if (in.size() != out.size() || in.empty()) {
-    return absl::InvalidArgumentError(
-        "a reshardRequest needs as many inSharding as outSharding, at least one");
+    return absl::InvalidArgumentError("a reshardRequest needs as many inSharding as outSharding, at least one");
   }
   PW_ASSIGN_OR_RETURN(std::vector<DeviceId> devices, DevicesField(in[0], "devices"));
   std::vector<Target> targets;

@@ -1,11 +1,11 @@
-// PluginServices: folders, a thread for reading and writing them, the clock and the compiler, for plugin programs that need more than a
-// session. Must outlive all sessions.
+// PluginServices: the folders, the thread for files, the clock and the compiler that requests need beside their session. Must
+// outlive all sessions.
 #pragma once
 
 #include <memory>
 
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/storage/files.h"
 
 namespace pw::frontend {
@@ -13,7 +13,7 @@ namespace pw::frontend {
 class TranslatingCompiler;
 
 struct PluginServices {
-  storage::Roots files_of_clients;  // where profiles go
+  storage::Roots files_of_clients;  // for profiles
   Executor* files;
   Clock* clock;
   std::shared_ptr<TranslatingCompiler> compiler = nullptr;  // null: programs newer than the devices' runtime are refused

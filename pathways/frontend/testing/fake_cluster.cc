@@ -190,7 +190,8 @@ void FakeSession::LoadArrays(session::LoadRequest request, controller::StatusCal
   absl::Status status;
   for (const auto& array : request.arrays) {
     const auto found = saved.find(absl::StrCat(request.location, "/", array.name));
-    const absl::Status error = found == saved.end() ? absl::NotFoundError(absl::StrCat("there is no array ", array.name)) : absl::OkStatus();
+    const absl::Status error =
+        found == saved.end() ? absl::NotFoundError(absl::StrCat("there is no array ", array.name)) : absl::OkStatus();
     status.Update(error);
     status.Update(Add(array.result, error.ok() ? Array{array.spec, error, found->second.data} : Array{array.spec, error}));
   }
@@ -378,7 +379,7 @@ void FakeCluster::RecordTrace(absl::Duration, size_t, controller::ResultCallback
   std::move(done)(controller::ClusterTrace{R"({"traceEvents":[]})", 0, 0, {}});
 }
 
-// There are two: devices 1048576 and 1048577.
+// The spare devices are 1048576 and 1048577.
 std::shared_ptr<const controller::SpareDevices> FakeCluster::Spares(SessionId) {
   auto spares = std::make_shared<controller::SpareDevices>();
   for (int i = 0; i < 2; ++i) {
@@ -392,7 +393,8 @@ std::shared_ptr<const controller::SpareDevices> FakeCluster::Spares(SessionId) {
   return spares;
 }
 
-void FakeCluster::AddSlice(SessionId, const resource::SliceRequest& request, controller::ResultCallback<controller::SliceState> done) {
+void FakeCluster::AddSlice(SessionId, const resource::SliceRequest& request,
+                           controller::ResultCallback<controller::SliceState> done) {
   last_slice_request = request;
   absl::StatusOr<controller::SliceState> state = slice_state;
   if (std::string wrong = resource::Malformed(request); !wrong.empty()) state = absl::InvalidArgumentError(wrong);

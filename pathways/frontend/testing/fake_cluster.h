@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/base/executor.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/controller/session.h"
 
 namespace pw::frontend::testing {
@@ -82,7 +82,7 @@ class FakeSession final : public controller::Session {
   }
   absl::Status DestructExecutable(Handle executable) override;
 
-  // The contents of an array, shared with the arrays made from it.
+  // The contents of an array, shared with arrays made from the array.
   struct Contents {
     Bytes bytes;
     bool there = true;

@@ -1,9 +1,9 @@
-// A front end over a cluster without workers, to try clients: arrays are stored and returned, programs return their first argument. Prints
-// its port; runs until its standard input ends.
+// A front end over a cluster without workers, to try clients. It stores and returns arrays; programs return their first argument.
+// It prints its port, and runs until its standard input ends.
 #include <cstdio>
 
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/frontend/server.h"
 #include "pathways/frontend/testing/fake_cluster.h"
 

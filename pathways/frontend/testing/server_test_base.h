@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ifrt_proxy/grpc_ifrt_service.grpc.pb.h"
-#include "pathways/base/strand.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/strand.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/frontend/convert/attributes.h"
 #include "pathways/frontend/convert/sharding.h"
 #include "pathways/frontend/headers.h"

@@ -39,7 +39,7 @@ class ClientSessionTest : public ::testing::TestWithParam<int> {
     session_ = std::make_shared<ClientSession>(&cluster_, &table_, &services_, hello, &sink_);
   }
 
-  // Returns the answer to `request`, or one with op_id 0 if there is none. Checks what holds for all answers.
+  // Returns the answer to `request`, or one with op_id 0 if there is none. Checks invariants of all answers.
   IfrtResponse Call(IfrtRequest request) {
     request.mutable_request_metadata()->set_op_id(++op_id_);
     IfrtRequest reparsed;  // as from the wire

@@ -30,9 +30,9 @@ void ClientTranslator::Translate(Bytes program, std::string version, controller:
     if (auto first = std::exchange(*waiting, nullptr)) std::move(first)(std::move(result));
   };
   timers_->After(limit_, strand_, [answer, limit = limit_] {
-    answer(absl::DeadlineExceededError(
-        absl::StrCat("the client's process did not translate it within ", absl::FormatDuration(limit),
-                     ": it may be stopped, or busy in a call that keeps Python's lock")));
+    answer(
+        absl::DeadlineExceededError(absl::StrCat("the client's process did not translate it within ", absl::FormatDuration(limit),
+                                                 ": it may be stopped, or busy in a call that keeps Python's lock")));
   });
   const Bytes target = Bytes::FromString(std::move(version));
   controller::HostCall call{kTranslateCallback, {OfBytes(program), OfBytes(target)}, {program, target}};

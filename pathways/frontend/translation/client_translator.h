@@ -1,20 +1,20 @@
-// ClientTranslator: lets the client's own process translate its program. It calls the function whose number client.proto reserves, over the
-// client's process, as running computations call Python functions (callbacks/call_message.h).
+// ClientTranslator: lets the client's own process translate its program. It calls function kTranslateCallback of that process, as
+// running computations call Python functions (callbacks/call_message.h).
 //
-// NOT_FOUND: the client's package is too old to have that function. DEADLINE_EXCEEDED: no answer within the limit; a later answer is
-// dropped.
+// NOT_FOUND: the client's package is too old to have that function. DEADLINE_EXCEEDED: no answer came within the limit; a later
+// one is dropped.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "absl/time/time.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/frontend/translation/program_translator.h"
 
 namespace pw::frontend {
 
-// HostCallRequest.callback of client.proto.
+// The callback number that callbacks/call_message.h reserves for translation.
 inline constexpr uint64_t kTranslateCallback = 0;
 
 class ClientTranslator final : public ProgramTranslator {

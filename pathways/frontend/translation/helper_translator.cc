@@ -21,7 +21,7 @@ uint64_t FromLittleEndian(const uint8_t* bytes) {
   return number;
 }
 
-// True for an error that a healthy process answered, or that says that the process could not be started (Ask).
+// Returns true for an error from a healthy process, or if the process could not be started (Ask).
 bool IsAnswer(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsFailedPrecondition(error); }
 
 }  // namespace

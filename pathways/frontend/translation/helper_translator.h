@@ -1,10 +1,10 @@
-// HelperTranslator: lets a process beside the front end translate programs (python/pathways/_translator.py specifies its input and output).
-// The process starts with the first program that may need it, and stays; it translates one program after another.
+// HelperTranslator: lets a process beside the front end translate programs (python/pathways/_translator.py specifies its input
+// and output). The process starts with the first program that may need it and stays. It translates one program after another.
 //
 // The process reads a client's bytes, so it is not trusted: its memory, its answers and its time for each program are limited. If it dies,
 // exceeds a limit or gives an invalid answer, it is killed, the current program fails, and it is started again for the next one.
 //
-// Threads. Translate and Prepare run on the strand; a thread of its own communicates with the process.
+// Threads. Translate and Prepare run on the strand; another thread communicates with the process.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "pathways/base/child_process.h"
-#include "pathways/base/thread_pool.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/process/child_process.h"
+#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/frontend/translation/program_translator.h"
 
 namespace pw::frontend {

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Answers with the number of programs that this process has got; some programs make it do something else.
+// Answers with the number of programs that this process has got. Some programs make it misbehave.
 constexpr char kHelper[] = R"sh(
 n=0
 while [ $n -lt 9 ]; do

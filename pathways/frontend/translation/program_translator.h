@@ -1,13 +1,13 @@
 // ProgramTranslator: rewrites a program for an older version of StableHLO than its own.
 //
-// There are two: the client's own process (client_translator.h), whose jaxlib is never older than the program, and a process beside the
-// front end (helper_translator.h) for clients without our package.
+// One translator uses the client's own process, whose jaxlib is never older than the program (client_translator.h). Another uses
+// a process beside the front end, for clients without our package (helper_translator.h).
 #pragma once
 
 #include <cstddef>
 #include <string>
 
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/controller/session.h"
 
 namespace pw::frontend {

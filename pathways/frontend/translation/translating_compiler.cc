@@ -16,7 +16,8 @@ namespace {
 using program::StablehloVersion;
 
 constexpr char kRemedy[] =
-    "Install the client's jaxlib, or a newer one, for the Python that the controller was started with (--translator-python), or an "
+    "Install the client's jaxlib, or a newer one, for the Python that the controller was started with (--translator-python), or "
+    "an "
     "older jax on the client";
 
 std::optional<StablehloVersion> VersionOf(const Bytes& program) {

@@ -1,8 +1,8 @@
 // TranslatingCompiler: compiles clients' programs, also those that are newer than the devices' runtime. The compile handler uses it.
 //
-// A program is first sent to the hosts as it is. If they cannot read it because its StableHLO is newer (controller::kNewerThanRuntime), it
-// is translated to the version that all hosts read, and compiled again. The client's own process translates it if that has our package,
-// else a helper beside the front end.
+// A program is first sent to the hosts as it is. If they cannot read it because its StableHLO is newer
+// (controller::kNewerThanRuntime), it is translated to the version that all hosts read, and compiled again. The client's own
+// process translates it if that process has our package, otherwise a helper beside the front end.
 //
 // Invariants:
 //   TC-1  a program that the hosts read is not translated, and none is hashed before the first translation
@@ -15,7 +15,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/session.h"
 #include "pathways/frontend/translation/program_translator.h"
 #include "pathways/frontend/translation/translations.h"

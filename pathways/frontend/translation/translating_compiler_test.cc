@@ -13,8 +13,8 @@
 namespace pw::frontend {
 namespace {
 
-using testing::ClientSessionTest;
 using ::testing::AllOf;
+using testing::ClientSessionTest;
 using ::testing::HasSubstr;
 
 constexpr char kNewer[] = "StableHLO_v1.16.3 newer";
@@ -154,9 +154,8 @@ TEST_P(TranslatingCompilerTest, TheHelperStandsInForAnOlderPackage) {
 TEST_P(TranslatingCompilerTest, AFailureSaysWhatTheDevicesSaidAndWhy) {
   auto channel = ConnectWithChannel();
   channel->answers = absl::InternalError("ValueError: no");
-  EXPECT_THAT(TextOf(CompileProgram(kNewer)),
-              AllOf(HasSubstr("do not read StableHLO 1.16.3"), HasSubstr("translated to StableHLO 1.13.7"),
-                    HasSubstr("ValueError: no")));
+  EXPECT_THAT(TextOf(CompileProgram(kNewer)), AllOf(HasSubstr("do not read StableHLO 1.16.3"),
+                                                    HasSubstr("translated to StableHLO 1.13.7"), HasSubstr("ValueError: no")));
   channel->answers = Result(kTranslated);
   EXPECT_EQ(CodeOf(CompileProgram(kNewer)), 0) << "the next works";
 }

@@ -1,7 +1,7 @@
 // Translations: a cache of translated programs, so that each program is translated once. TranslatingCompiler uses it.
 //
-// A translation by a client's process serves that client alone, because no other client has to trust it. A translation by the front end's
-// own helper serves all. Above the limits of number or bytes, the least recently used entries are dropped. Strand-confined.
+// A translation by a client's process serves that client alone, because others must not depend on it. A translation by the front
+// end's own helper serves all. Above the limits of number or bytes, the least recently used entries are dropped. Strand-confined.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 
 namespace pw::frontend {
 
@@ -23,7 +23,7 @@ class Translations {
     size_t programs = 1024;
     size_t bytes = size_t{64} << 20;  // of programs plus translations
   };
-  // The owner of a translation: a client, by its wire id, or everybody.
+  // The owner of a translation that serves all clients. Other owners are clients, by wire id.
   static constexpr uint64_t kEverybody = 0;
 
   Translations() : Translations(Limits()) {}

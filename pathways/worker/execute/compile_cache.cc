@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "pathways/base/log.h"
 #include "pathways/base/sha256.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::worker {
 namespace {
@@ -100,7 +100,8 @@ void CompileCache::Write(const std::string& key, const std::string& value) const
     error = WriteEntry(key, entry);
   }
   if (error != 0) {
-    PW_LOG_WARNING << "cannot write to the compile cache " << folder_ << ": " << std::error_code(error, std::generic_category()).message();
+    PW_LOG_WARNING << "cannot write to the compile cache " << folder_ << ": "
+                   << std::error_code(error, std::generic_category()).message();
   }
   Trim(limit_bytes_);
 }
@@ -126,14 +127,15 @@ void CompileCache::MakeFolder() const {
   ::mkdir(folder_.c_str(), 0700);
 }
 
-// A folder that is not there is private.
+// Returns whether no other user can write to the folder. A missing folder counts as private.
 bool CompileCache::IsPrivate() const {
   struct stat info;
   if (::stat(folder_.c_str(), &info) != 0) return true;
   const bool is_private = info.st_uid == ::geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
   static std::atomic<bool> said{false};
   if (!is_private && !said.exchange(true)) {
-    PW_LOG_WARNING << "the compile cache " << folder_ << " is not used: others can write there what this worker would run. Give it to the user "
+    PW_LOG_WARNING << "the compile cache " << folder_
+                   << " is not used: others can write there what this worker would run. Give it to the user "
                    << "of the worker, and take write permission from its group and others";
   }
   return is_private;
@@ -155,7 +157,8 @@ int64_t CompileCache::Trim(int64_t limit_bytes) const {
   std::error_code error;
   for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
     std::error_code gone;  // another process may trim at the same time
-    if (it->path().extension() == std::string(kTemporary) && fs::file_time_type::clock::now() - it->last_write_time(gone) > kAbandoned)
+    if (it->path().extension() == std::string(kTemporary) &&
+        fs::file_time_type::clock::now() - it->last_write_time(gone) > kAbandoned)
       fs::remove(it->path(), gone);
     if (it->path().extension() != std::string(kSuffix)) continue;
     Entry entry{it->last_write_time(gone), static_cast<int64_t>(it->file_size(gone)), it->path()};

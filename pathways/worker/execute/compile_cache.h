@@ -1,9 +1,9 @@
 // CompileCache: compiled programs on disk, shared by all workers that use the same folder and by all their clients.
 //
-// An entry is one file: a serialized program (LoadedProgram::Serialize) with its SHA-256 before it. Its name is the SHA-256 of all compilation
-// inputs: two programs cannot share it, also if a client tries. Entries are written to a temporary file and renamed, so a reader never sees a
-// partial one. A damaged entry is deleted and counts
-// as absent. When the folder exceeds its limit, or the disk is full, the least recently used entries are deleted.
+// An entry is one file: a serialized program (LoadedProgram::Serialize) behind its SHA-256. The file's name is the SHA-256 of all
+// compilation inputs, so that not even a hostile client can make two programs share an entry. An entry is written to a temporary
+// file, which is then renamed, so a reader never sees a partial one. A damaged entry is deleted and counts as absent. When the
+// folder exceeds its limit, or the disk is full, the least recently used entries are deleted.
 //
 // Invariants:
 //   CC-1  an entry is used only for the same program, options, placement, machine and runtime version
@@ -33,8 +33,8 @@ class CompileCache {
   std::string Key(const device::CompileRequest& request, const device::RuntimeInfo& runtime) const;
   // Returns the entry and marks it as recently used; nullopt if it is absent or damaged.
   std::optional<std::string> Read(const std::string& key) const;
-  // Adds or replaces an entry, then deletes old ones if the folder is over its limit. If the disk is full, first deletes a quarter of the entries, and
-  // at least room for twice this one: others may take what becomes free.
+  // Adds or replaces an entry, then deletes old ones if the folder is over its limit. If the disk is full, deletes a quarter of
+  // all bytes, and at least twice the size of this entry, because other processes may take the freed space. Then tries again.
   void Write(const std::string& key, const std::string& value) const;
   void Remove(const std::string& key) const;
 
@@ -44,7 +44,7 @@ class CompileCache {
   bool IsPrivate() const;
   // Writes an entry's file. Returns 0, or the error.
   int WriteEntry(const std::string& key, absl::string_view entry) const;
-  // Deletes the least recently used entries until all have at most so many bytes. Returns how many they have.
+  // Deletes the least recently used entries until the rest fit `limit_bytes`. Returns the bytes of the rest.
   int64_t Trim(int64_t limit_bytes) const;
 
   const std::string folder_;

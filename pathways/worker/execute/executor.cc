@@ -62,7 +62,7 @@ struct Runner::Run : Runner::Link {
 Runner::Runner(Core* core, Programs* programs, int* next_launch_id)
     : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
 
-// Devices may still hold runs.
+// Unlinks the runs, because devices may still hold them.
 Runner::~Runner() {
   while (unfinished_.after != &unfinished_) unfinished_.after->Remove();
 }
@@ -167,7 +167,7 @@ void Runner::ForgetDonated(const Run& run) {
   }
 }
 
-// Whether only this execution uses argument k, judging by names and this call.
+// Returns whether only this execution uses argument k, judging by names and this call.
 bool Runner::MayDonate(const Run& run, int32_t k) const {
   const size_t args = run.arg_ids.size();
   if (static_cast<size_t>(k) >= args || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) return false;
@@ -290,7 +290,7 @@ void Runner::TellEnqueued(Run& run, bool ended) {
     core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
 }
 
-// Says of which host the runtime's error complains that it is gone.
+// Adds to the error the host that the runtime reports as gone.
 absl::Status Runner::Marked(const Run& run, const absl::Status& status) {
   for (const auto& [host, address] : run.program->processes) {
     if (!status.ok() && device::BlamesProcess(status, address)) return WithUnreachableHost(status, HostId(host));
@@ -298,7 +298,7 @@ absl::Status Runner::Marked(const Run& run, const absl::Status& status) {
   return status;
 }
 
-// If an input failed, its error is the reason, not the runtime's.
+// Ends a run. If an input failed, the run's error is that of the input, not the runtime's.
 void Runner::Finish(const RunRef& run, const absl::Status& status) {
   run->Remove();
   TellEnqueued(*run, true);
@@ -343,7 +343,7 @@ double Runner::Charge(Run& run, absl::Duration* took) {
   return core_->order.Charge(devices, run.started, now);
 }
 
-// A run ends when its devices end, if the runtime reports that. A busy worker may notice it much later.
+// Records the run. It ends when its devices end, if the runtime reports that: a busy worker may notice it much later.
 void Runner::Record(const Run& run) {
   const absl::Time end = run.busy != nullptr ? run.busy->end : core_->clock->Now();
   trace::Links links{.flow = run.op, .gang = run.gang};

@@ -6,7 +6,7 @@
 //   EX-3  an argument is donated only if nothing else can still need it: no other name, no parked reader, no second use in the call
 //   EX-4  a launch over several hosts that fails here, before or after it began, is reported as LaunchFailed, because the others wait for
 //         it
-//   EX-5  if a command asks for it, one message says that the execution has its turn, or never will; at the latest when it ends
+//   EX-5  if a command asks for it, one message says, at the latest at the end, that the execution has its turn or never will
 // Lives on the worker's strand.
 #pragma once
 
@@ -25,7 +25,7 @@ class Runner {
   ~Runner();
 
   void Execute(const pathways::v1::Execute& command);
-  // Adds the executions that are not finished, the oldest first, as many as an answer may have.
+  // Adds the unfinished executions, oldest first, up to the limit of an answer.
   void Examine(pathways::v1::Examination* examination) const;
   // Returns the runtime's launch number for a launch over several hosts. Launches of this host alone have numbers below kSpanning.
   static int LaunchNumber(uint64_t launch) { return static_cast<int>(launch % kSpanning) | kSpanning; }
@@ -33,7 +33,7 @@ class Runner {
 
  private:
   static constexpr int kSpanning = 1 << 30;
-  // Links the runs that are not finished in a ring, in the order of their commands: two stores for a run, and no memory of its own.
+  // Links the unfinished runs in a ring, in the order of their commands. Costs two stores a run and no allocation.
   struct Link {
     Link* before = this;
     Link* after = this;

@@ -1,11 +1,11 @@
 // HostCalls: calls from running programs to Python functions of their client.
 //
-// The device runtime hands over a call on one of its threads. The call travels on the client's lane (worker/lanes/lane_calls.h); the
-// computation continues when the answer arrives. Calls of a client without lanes, whose session the controller's own front end serves, travel
-// to the controller. Calls fail when their session ends or the controller is lost, so that no device waits forever.
+// The device runtime hands over a call on one of its threads. The call travels on the client's lane (worker/lanes/lane_calls.h);
+// the computation continues when the answer arrives. A client without lanes has its front end in the controller's process; its
+// calls travel to the controller. Calls fail when their session ends or the controller is lost, so that no device waits forever.
 //
 // Invariants:
-//   HT-1  every call is completed exactly once
+//   WC-1  every call is completed exactly once
 // Lives on the worker's strand.
 #pragma once
 

@@ -12,8 +12,8 @@
 namespace pw::worker {
 namespace {
 
-// Whether the runtime says that it could not read the program. Its other errors (a wrong shape, lack of memory) have nothing to do with
-// versions.
+// Returns whether the runtime says that it could not read the program. Its other errors (a wrong shape, lack of memory) have
+// nothing to do with versions.
 bool IsAboutTheFormat(absl::string_view message) {
   constexpr absl::string_view kWords[] = {"parse", "deserialize", "bytecode", "stablehlo", "vhlo", "legalize", "dialect"};
   const std::string lower = absl::AsciiStrToLower(message);

@@ -117,12 +117,13 @@ void ProgramNodes::Begin(uint64_t number, Templates* node) {
   if (!node->error.ok()) return Refuse(run, *node, node->error);
   if (node->args > args || node->results > results) {
     return Refuse(run, *node,
-                  absl::InvalidArgumentError(absl::StrCat("a node of a program takes ", node->args, " arguments and makes ", node->results,
-                                                          " results on this host, not ", args, " and ", results)));
+                  absl::InvalidArgumentError(absl::StrCat("a node of a program takes ", node->args, " arguments and makes ",
+                                                          node->results, " results on this host, not ", args, " and ", results)));
   }
   if (run->begun + node->commands.size() >= kMostCommands)
     return Refuse(run, *node, absl::ResourceExhaustedError("a program has too many commands for one host"));
-  const program::Binding binding{{message.args().data(), args}, {message.results().data(), results}, message.base(), message.session()};
+  const program::Binding binding{
+      {message.args().data(), args}, {message.results().data(), results}, message.base(), message.session()};
   for (size_t i = 0; i < node->commands.size(); ++i) {
     program::Bind(node->commands[i], binding, LocalOp(number, run->begun++), &node->bound[i]);
     TakePlace(run, &node->bound[i]);

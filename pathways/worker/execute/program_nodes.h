@@ -1,10 +1,10 @@
 // ProgramNodes: the operator of the nodes of programs' graphs (program::kNodeOperator), and this host's part of their runs.
 //
-// A node's config is a list of command templates (v1.NodeCommands). A run binds them to the arrays and names in its argument (v1.ProgramRun) and
-// dispatches each command like any other; there is no second way to execute or move anything. This happens in OnStart, which comes in the
-// order of the nodes, so a host launches all executions in the order of the program and nothing waits for a predecessor. For the dataflow
-// runtime the run is over then. Commands wait for their inputs as usual. Their completions come back here (Outbox::Done) instead of going
-// to the controller, which gets one answer for the run.
+// A node's config is a list of command templates (v1.NodeCommands). A run binds them to the arrays and names in its argument
+// (v1.ProgramRun), and dispatches each command like any other. There is no second way to execute or move anything. This happens
+// in OnStart, which comes in the order of the nodes. So a host launches all executions in the order of the program, without
+// waiting for predecessors. For the dataflow runtime the run is then over. Commands wait for their inputs as usual. Their
+// completions come back here (Outbox::Done) instead of going to the controller, which gets one answer for the run.
 //
 // Templates are parsed at the first run of a graph, and kept until its part has gone.
 //
@@ -62,13 +62,13 @@ class ProgramNodes {
   struct Underway {
     pathways::v1::ProgramRun message;
     std::vector<Stage> stages;
-    size_t stage = 0;                  // of the next Execute
-    std::vector<uint32_t> stage_of;    // of each command; empty if the run is one gang
-    uint32_t begun = 0;                // commands
-    size_t left = 1;                   // one for the nodes that have not begun
+    size_t stage = 0;                // of the next Execute
+    std::vector<uint32_t> stage_of;  // of each command; empty if the run is one gang
+    uint32_t begun = 0;              // commands
+    size_t left = 1;                 // one for the nodes that have not begun
     double device_microseconds = 0;
-    uint32_t first_failed = 0;         // command
-    absl::Status error;                // of that command
+    uint32_t first_failed = 0;  // command
+    absl::Status error;         // of that command
   };
   // Held by the nodes of a run until all have begun.
   struct Beginning {

@@ -1,9 +1,9 @@
 // Tests the stages of program runs on one host. tests/programs tests whole programs.
 #include "pathways/worker/execute/program_nodes.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "absl/strings/str_cat.h"
 #include "pathways/dataflow/frame.h"
 #include "pathways/program/command_template.h"
 #include "pathways/worker/testing.h"

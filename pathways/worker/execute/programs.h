@@ -20,7 +20,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
-#include "pathways/base/thread_pool.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/worker/execute/compile_cache.h"
 #include "pathways/worker/store/core.h"
 
@@ -31,7 +31,7 @@ struct Program {
   std::vector<int> devices;     // this host's devices of the program, as local ordinals, in the order of their positions
   std::vector<int> positions;   // the position of each of `devices`; empty if all devices are here (then positions are 0, 1, ...)
   std::vector<uint32_t> hosts;  // all hosts of the program; empty if all devices are here
-  std::map<uint32_t, std::string> processes;  // the addresses of the runtimes of the others
+  std::map<uint32_t, std::string> processes;  // by other host: the address of its runtime
   bool pending = true;
   absl::Status error;                                  // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;       // null while pending and after an error
@@ -54,7 +54,7 @@ class Programs {
   // Begins to compile. `payload` has the program and its options. Find returns the program from now on.
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
   void Drop(ExecutableId executable) { programs_.erase(executable); }
-  // Tells the runtime which hosts are lost, those that `peers` no longer lists: launches that span them fail.
+  // Tells the runtime that hosts which `peers` no longer lists are lost: launches that span them fail.
   void SetPeers(const pathways::v1::Peers& peers);
   // Answers with the program's text or cost analysis (Described). An error if it is unknown, still being compiled, or has failed.
   void Describe(const pathways::v1::Describe& command);

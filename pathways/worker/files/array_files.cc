@@ -159,7 +159,7 @@ bool ArrayFiles::TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later) 
 
 void ArrayFiles::FreeMemory(int64_t bytes) {
   in_memory_ -= bytes;
-  // Each takes its memory when it runs, which may be after this. One that finds no room then waits once more, for those that took it.
+  // A waiter takes its memory when it runs, which may be later. If others have taken the room by then, it waits again.
   for (size_t left = waiting_.size(); left > 0 && !waiting_.empty() && HasRoom(waiting_.front().bytes); --left) {
     Waiter waiter = std::move(waiting_.front());
     waiting_.pop_front();

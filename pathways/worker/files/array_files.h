@@ -6,7 +6,7 @@
 // Invariants:
 //   AF-1  each command is answered by one Done, when nothing more is read or written for it
 //   AF-2  copies of tiles in host memory exceed the limit by no more than one tile
-//   AF-3  a save reads its arrays as they are when its command arrives, whatever later commands do
+//   AF-3  a save reads its arrays as they are when its command arrives; later commands do not change what it saves
 // Lives on the worker's strand.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace pw::worker {
 
 class ArrayFiles {
  public:
-  // `roots`: the folders that clients may use. `disk` runs what waits for files, and outlives this; null: all commands fail.
+  // `roots`: the folders that clients may use. `disk` runs reads and writes of files, and outlives this; null: all commands fail.
   ArrayFiles(Core* core, storage::Roots roots, Executor* disk, int64_t limit_bytes)
       : core_(core), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes) {}
 
@@ -51,7 +51,7 @@ class ArrayFiles {
     absl::AnyInvocable<void() &&> later;
   };
 
-  // Runs `work` on the disk's threads, then `then` with its result on the strand, unless this host's part in the cluster has ended.
+  // Runs `work` on the disk's threads, then `then` with its result on the strand, unless this worker is gone by then.
   template <class T>
   void OnDisk(absl::AnyInvocable<T() &&> work, absl::AnyInvocable<void(T) &&> then);
   absl::StatusOr<storage::Folder> Resolve(const std::string& location, const std::string& user) const;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "pathways/dataflow/ids.h"
+#include "pathways/dataflow/graph/ids.h"
 #include "pathways/dataflow/links.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/store/core.h"

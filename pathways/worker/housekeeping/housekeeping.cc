@@ -79,7 +79,8 @@ void AddOrder(dataflow::Operators* operators, std::string name, std::function<st
   });
 }
 
-dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on, dataflow::Operators operators) {
+dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on,
+                                  dataflow::Operators operators) {
   AddOrder<v1::HostConfig>(&operators, "configure", [core, configure = duties.configure](const v1::HostConfig& config) {
     configure(config);
     v1::Configured configured;

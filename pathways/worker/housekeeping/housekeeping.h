@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"

@@ -9,7 +9,7 @@ namespace {
 
 namespace df = dataflow;
 
-// The controller's end: turns what it sends into commands, and receives the worker's dataflow frames.
+// The controller's end: turns its frames into commands, and receives the worker's dataflow frames.
 class ControllerEnd : public df::Links {
  public:
   explicit ControllerEnd(WorkerHarness* worker) : worker_(worker) {}

@@ -70,10 +70,10 @@ absl::StatusOr<dataflow::GraphId> PassOn::GraphOver(const std::string& op, const
   if (known_.has_value() && known_->op == op && known_->hosts == hosts) return known_->graph;
   const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnePerHost(hosts));
   const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(core_->host, hosts.size()));
-  PW_ASSIGN_OR_RETURN(auto graph,
-                      dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
-                                              {{dataflow::NodeId(0), dataflow::NodeId(1), dataflow::EdgeKind::kOneToOne, true, true}},
-                                              dataflow::HostLoss::kFailsShards));
+  PW_ASSIGN_OR_RETURN(
+      auto graph, dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
+                                          {{dataflow::NodeId(0), dataflow::NodeId(1), dataflow::EdgeKind::kOneToOne, true, true}},
+                                          dataflow::HostLoss::kFailsShards));
   PW_ASSIGN_OR_RETURN(const dataflow::GraphId id, runtime_->Install(std::move(graph), dataflow::StarKnobs()));
   if (known_.has_value()) runtime_->Uninstall(known_->graph);
   known_ = Known{op, hosts, id};

@@ -31,7 +31,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/housekeeping/joined_reports.h"
 #include "pathways/worker/housekeeping/unseen_reports.h"

@@ -23,24 +23,18 @@ ClientLanes::~ClientLanes() {
 
 void ClientLanes::Accept(std::unique_ptr<net::Connection> connection) {
   const LaneId id = next_lane_++;
-  auto post = [this, strand = core_->strand, alive = core_->alive()](absl::AnyInvocable<void(LaneEnd::Owner&) &&> task) {
+  auto post = [this, strand = core_->strand, alive = core_->alive()](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) {
     strand->Post([this, alive, task = std::move(task)]() mutable {
       if (!alive.expired()) std::move(task)(*this);
     });
   };
   End& end = ends_[id];
   end.lane = std::make_unique<LaneEnd>(id, std::move(connection), std::move(post));
-  strangers_.push_back(id);
-  if (strangers_.size() > kMostStrangers) {
-    ends_.at(strangers_.front())
-        .lane->Close(absl::ResourceExhaustedError("too many connections of clients wait for their hello"));
-    strangers_.pop_front();
-  }
+  if (std::optional<LaneId> oldest = strangers_.Add(id)) ends_.at(*oldest).lane->Close(strangers_.TooMany());
   end.lane->Start();
   if (timers_ == nullptr) return;
-  timers_->After(kGreetingTime, core_->strand, [this, id, alive = core_->alive()] {
-    if (alive.expired() || std::erase(strangers_, id) == 0) return;
-    ends_.at(id).lane->Close(absl::DeadlineExceededError("the client has not sent a hello in time"));
+  timers_->After(strangers_.kGreetingTime, core_->strand, [this, id, alive = core_->alive()] {
+    if (!alive.expired() && strangers_.Remove(id)) ends_.at(id).lane->Close(strangers_.TooSlow());
   });
 }
 
@@ -79,7 +73,7 @@ absl::Status ClientLanes::CheckHello(const v1::LaneHello& hello) const {
 
 void ClientLanes::Greet(LaneId lane, const v1::LaneHello& hello) {
   End& end = ends_.at(lane);
-  std::erase(strangers_, lane);
+  strangers_.Remove(lane);
   if (absl::Status status = CheckHello(hello); !status.ok()) return end.lane->Close(status);
   end.session = SessionId(hello.session());
   Client& client = clients_.at(end.session);
@@ -118,7 +112,8 @@ void ClientLanes::OpenNext(Client& client) {
 
 void ClientLanes::OfferMemory(Client& client, v1::LaneWelcome* welcome) {
   if (files_ == nullptr || !client.shares_memory) return;
-  auto connected = [this, strand = core_->strand, lane = client.lane, alive = core_->alive()](std::unique_ptr<net::FileSocket> files) {
+  auto connected = [this, strand = core_->strand, lane = client.lane,
+                    alive = core_->alive()](std::unique_ptr<net::FileSocket> files) {
     strand->Post([this, lane, alive, files = std::move(files)]() mutable {
       if (!alive.expired()) OnMemorySocket(lane, std::move(files));
     });
@@ -192,7 +187,7 @@ void ClientLanes::OnTaken(Client& client, const v1::LaneTaken& taken) {
 
 absl::Status ClientLanes::AddPart(Client& client, const v1::LaneBytes& bytes, Bytes payload) {
   auto buffer = client.buffers.find(bytes.buffer());
-  if (buffer == client.buffers.end()) return absl::OkStatus();  // the rest of one that nobody waits for any more
+  if (buffer == client.buffers.end()) return absl::OkStatus();  // the rest of a buffer that no Put waits for
   if (!buffer->second.asked)
     return absl::InvalidArgumentError("a client sent bytes of a host buffer that this worker has not requested");
   PW_ASSIGN_OR_RETURN(const bool complete,
@@ -213,7 +208,7 @@ void ClientLanes::OnLaneWritable(LaneId lane) {
 void ClientLanes::OnLaneClosed(LaneId lane, const absl::Status& reason) {
   auto node = ends_.extract(lane);
   if (node.empty()) return;
-  std::erase(strangers_, lane);
+  strangers_.Remove(lane);
   const SessionId session = node.mapped().session;
   auto client = clients_.find(session);
   if (client == clients_.end()) return;
@@ -251,7 +246,7 @@ void ClientLanes::GiveUp(SessionId session, uint64_t absence) {
   AskForMore();
 }
 
-// Buffers that were asked for wait to be asked for again.
+// Drops the received parts of requested buffers, and queues the buffers to be requested again.
 void ClientLanes::TakeBack(Client& client) {
   for (auto it = client.buffers.rbegin(); it != client.buffers.rend(); ++it) {
     if (!std::exchange(it->second.asked, false)) continue;
@@ -286,7 +281,8 @@ void ClientLanes::AskForMore() {
   }
 }
 
-// Sessions take turns. One whose next buffer does not fit beside those of others is waited for: large ones have their turn too.
+// Requests one buffer. Sessions take turns. If the next buffer does not fit beside those of others, all wait until it does: large
+// buffers would starve otherwise.
 bool ClientLanes::AskForOne() {
   auto turn = clients_.upper_bound(last_asked_);
   for (size_t i = 0; i < clients_.size(); ++i, ++turn) {
@@ -344,7 +340,7 @@ void ClientLanes::Finish(Client& client, uint64_t name, absl::StatusOr<Bytes> by
 void ClientLanes::Send(SessionId session, uint64_t fetch, Bytes data, Gone gone) {
   Client& client = clients_[session];
   auto [it, is_new] = client.fetched.try_emplace(fetch);
-  if (!is_new) return std::move(gone)();  // named twice: nobody reads the second
+  if (!is_new) return std::move(gone)();  // the number is in use: the client reads one array by it
   it->second = {data, std::move(gone)};
   if (client.lane == 0 || !client.memory_key.empty()) return;
   client.sender.Add(fetch, std::move(data), 0);
@@ -359,7 +355,7 @@ bool ClientLanes::Serves(SessionId session) const {
 void ClientLanes::Call(const device::HostCallRequest& request, LaneCalls::Done done) {
   Client& client = clients_.at(request.session);
   client.calls.Start(next_call_++, request, std::move(done), EndOf(client));
-  // A client that has never come, or did not when it was last waited for.
+  // The client has never connected, or did not return the last time.
   if (client.lane == 0 && client.calls.size() == 1) AwaitClient(request.session, client);
 }
 

@@ -1,16 +1,17 @@
-// ClientLanes: the lanes to the clients whose arrays are here: host buffers come in, what was fetched goes out, and programs call functions of
-// their client's process (proto/pathways/v1/lane.proto; lane_calls.h).
+// ClientLanes: the lanes to the clients whose arrays are on this host (proto/pathways/v1/lane.proto). They bring in clients' host
+// buffers, take out fetched arrays, and carry programs' calls of functions of their client's process (lane_calls.h).
 //
-// A buffer is asked for when there is room: as long as all that was asked for fits into the limit, and what one session asked for into half
-// of it; one buffer alone may take it all. Until then it waits at its client. While a client has no lane nothing is asked of it, and what has
-// arrived of its buffers is kept for a while, then asked for again from the beginning: it keeps them. What was fetched for it is kept too,
-// as long; then it is given up, and reading it says so. Calls wait as long for a client; then they fail.
+// The worker requests a buffer when it has room: all requested buffers together fit the limit, and those of one session half of
+// it, unless that is one buffer. Until then the buffer waits at its client. A client without a lane gets no requests. The
+// worker keeps for a while what it has for such a client: parts of buffers, fetched arrays, and calls. Then it drops the parts,
+// and requests these buffers from the beginning when the client is back. It gives up the arrays, so that reading them fails, and
+// fails the calls.
 //
 // Invariants:
-//   CL-1  each Expect and each Send is answered exactly once, unless the worker goes first; each Call is, in any case
-//   CL-2  who has not shown the key of a session learns and changes nothing; of such connections there are few, for a short time
-//   CL-3  memory for what was asked for never exceeds the limit; a buffer larger than that fails with RESOURCE_EXHAUSTED
-//   CL-4  a session's connection is served once the one before it has closed: nobody writes to memory that is handed out again
+//   CL-1  each Expect and each Send is answered exactly once, unless the worker ends first; each Call is answered in any case
+//   CL-2  a connection that has not shown a session's key learns and changes nothing. Such connections are few and short-lived
+//   CL-3  memory for requested buffers never exceeds the limit; a buffer larger than that fails with RESOURCE_EXHAUSTED
+//   CL-4  a session's connection is served once the one before it has closed. So no old one writes to reused memory
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
 
@@ -24,11 +25,12 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/base/timer_queue.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
 #include "pathways/lanes/sender.h"
-#include "pathways/net/file_socket.h"
+#include "pathways/net/sockets/file_socket.h"
+#include "pathways/net/strangers.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/lanes/lane_calls.h"
 #include "pathways/worker/store/core.h"
@@ -37,37 +39,35 @@ namespace pw::worker {
 
 class ClientLanes final : private lanes::LaneEnd::Owner {
  public:
-  static constexpr absl::Duration kGreetingTime = absl::Seconds(5);
-  static constexpr size_t kMostStrangers = 64;
   static constexpr absl::Duration kKeptWithoutLane =
-      absl::Seconds(60);  // for a client, beyond the time that its session waits for it
+      absl::Seconds(60);  // beyond the session's grace, for a client without a lane
 
   using Arrived = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
   using Gone = absl::AnyInvocable<void() &&>;
 
-  // `timers` may be none: then nothing is given up.
+  // `timers` may be null: then nothing is given up.
   ClientLanes(Core* core, Timers* timers, int64_t limit_bytes);
   ~ClientLanes() override;
 
-  // A connection that the listener has accepted.
+  // Takes a connection that the listener has accepted.
   void Accept(std::unique_ptr<net::Connection> connection);
   void Admit(const pathways::v1::AdmitLane& command);
-  // Clients of this machine hand memory over through this listener's sockets, and get it so.
+  // Exchanges shared memory with clients of this machine through this listener's sockets.
   void ShareMemory(std::unique_ptr<net::FileListener> files) { files_ = std::move(files); }
-  // Arrays fetched for this session should lie in shared memory: its client takes that, or may.
+  // Returns whether the session's client takes shared memory, or may: then arrays fetched for it should be in such memory.
   bool SharesMemory(SessionId session) const;
-  // The bytes of a client's host buffer, which are not none.
+  // Gets a client's host buffer. REQUIRES: bytes > 0.
   void Expect(SessionId session, uint64_t buffer, int64_t bytes, Arrived arrived);
-  // `gone`: the client has it, or it was given up.
+  // Sends a fetched array. Calls `gone` when the client has it, or it was given up.
   void Send(SessionId session, uint64_t fetch, Bytes data, Gone gone);
-  // The client of this session uses lanes: its programs' calls go there.
+  // Returns whether the session's client uses lanes: its programs' calls then go there.
   bool Serves(SessionId session) const;
-  // A program calls a function of this session's client. REQUIRES: Serves.
+  // Calls a function of the session's client for a program. REQUIRES: Serves.
   void Call(const device::HostCallRequest& request, LaneCalls::Done done);
   void Fail(const pathways::v1::FailLane& command);
   void ReleaseOwner(SessionId session);
 
-  // For tests that count.
+  // For tests.
   int64_t asked_bytes() const { return asked_bytes_; }
   size_t connections() const { return ends_.size(); }
   size_t clients() const { return clients_.size(); }
@@ -77,24 +77,24 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   struct Buffer {
     int64_t bytes = 0;
     Arrived arrived;
-    bool asked = false;  // it has memory, which counts
+    bool asked = false;  // requested: its memory counts against the limit
   };
   struct Fetched {
     Bytes data;
     Gone gone;
   };
   struct Client {
-    std::string key;                          // empty: not told yet
+    std::string key;  // empty: the controller has not sent it yet
     absl::Duration kept = kKeptWithoutLane;
     LaneId lane = 0;                          // 0: none
-    LaneId next = 0;                          // takes its place when it has closed
-    std::map<uint64_t, uint64_t> begun = {};  // of `next`, or of the lane when it was opened: what had arrived there of fetches
-    uint64_t absence = 0;                     // counts the times that there was no lane
-    bool shares_memory = false;               // likewise: the client can connect to our memory socket
-    std::string memory_key = "";              // the socket for memory of this lane is on its way: fetches wait for it
+    LaneId next = 0;                          // replaces `lane` when that has closed
+    std::map<uint64_t, uint64_t> begun = {};  // bytes of each fetch that the client had at the latest hello
+    uint64_t absence = 0;                     // counts the absences that have ended
+    bool shares_memory = false;               // by the latest hello: the client can connect to our memory socket
+    std::string memory_key = "";              // of the lane's memory socket that is being connected: fetches wait for it
     int64_t asked_bytes = 0;
     std::map<uint64_t, Buffer> buffers = {};
-    std::deque<uint64_t> waiting = {};  // buffers that are to be asked for
+    std::deque<uint64_t> waiting = {};  // buffers to request
     lanes::Receiver receiver = {};
     lanes::Sender sender{lanes::Sender::Names::kFetches};
     std::map<uint64_t, Fetched> fetched = {};
@@ -128,7 +128,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   void Ask(Client& client, uint64_t name);
   void SendWant(Client& client, uint64_t name);
   void Forget(Client& client, int64_t asked_bytes);
-  // These take what they answer out of the table first: the answer may change it.
+  // These remove entries from the table before they answer them: an answer may change the table.
   void Finish(Client& client, uint64_t name, absl::StatusOr<Bytes> bytes);
   void FailAll(Client& client, const absl::Status& status);
   lanes::LaneEnd* EndOf(const Client& client);
@@ -137,10 +137,10 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   Timers* const timers_;
   const int64_t limit_bytes_;
   int64_t asked_bytes_ = 0;
-  SessionId last_asked_;  // whose turn it was
+  SessionId last_asked_;  // the session that had the last turn
   LaneId next_lane_ = 1;
   uint64_t next_call_ = 1;
-  std::deque<LaneId> strangers_;  // the oldest first
+  net::Strangers<LaneId> strangers_;
   std::map<SessionId, Client> clients_;
   std::map<LaneId, End> ends_;
   std::unique_ptr<net::FileListener> files_;  // null: no memory is shared with clients

@@ -76,7 +76,7 @@ class LanesOfAWorker {
     command.mutable_admit_lane()->set_grace_seconds(absl::ToDoubleSeconds(grace));
     host->Do(command);
   }
-  // A buffer of so many floats, for one device. The op has the number of the buffer.
+  // Puts a buffer of floats on one device. The op has the number of the buffer.
   void Put(uint64_t buffer, int64_t elements, uint64_t session = 1) {
     v1::Command command = host->PutCommand(buffer, buffer, elements, {0}, session);
     command.mutable_put()->set_lane_buffer(buffer);
@@ -170,7 +170,8 @@ class TestClient final : public net::Connection::Handler {
     if (m.has_bytes())
       said_.push_back(absl::StrCat("bytes ", m.bytes().fetch(), " at ", m.bytes().offset(), " ", frame.payload.size()));
     if (m.has_failed()) said_.push_back(absl::StrCat("failed ", m.failed().fetch()));
-    if (m.has_call()) said_.push_back(absl::StrCat("call ", m.call().call(), " of ", m.call().callback(), ": ", frame.payload.size()));
+    if (m.has_call())
+      said_.push_back(absl::StrCat("call ", m.call().call(), " of ", m.call().callback(), ": ", frame.payload.size()));
     for (uint64_t call : m.taken().calls()) said_.push_back(absl::StrCat("taken ", call));
   }
   void OnClosed(const absl::Status&) override { closed = true; }
@@ -376,11 +377,11 @@ TEST(ClientLanesTest, StrangersAreFewAndSoonGone) {
   EXPECT_TRUE(stranger.closed);
   EXPECT_THAT(stranger.Said(), IsEmpty());
   std::vector<std::unique_ptr<net::Connection>> silent;
-  for (size_t i = 0; i < 2 * ClientLanes::kMostStrangers; ++i) {
+  for (size_t i = 0; i < 2 * net::Strangers<uint64_t>::kMost; ++i) {
     w.transport.Connect("worker:1", absl::Seconds(1), [&](auto connection) { silent.push_back(*std::move(connection)); });
     w.Settle();
   }
-  EXPECT_LE(w.lanes().connections(), ClientLanes::kMostStrangers);
+  EXPECT_LE(w.lanes().connections(), net::Strangers<uint64_t>::kMost);
   TestClient client(&w);
   EXPECT_THAT(client.Said(), ElementsAre("welcome"));
   w.Advance(absl::Seconds(6));

@@ -91,7 +91,7 @@ absl::Status LaneCalls::OnBytes(const v1::LaneBytes& bytes, Bytes payload, lanes
   return absl::OkStatus();
 }
 
-// The client may forget its answer, also that to a call that has ended meanwhile.
+// Lets the client forget its answer, also for a call that has ended meanwhile.
 void LaneCalls::SayTaken(uint64_t number, lanes::LaneEnd& lane) {
   v1::LaneMessage message;
   message.mutable_taken()->add_calls(number);

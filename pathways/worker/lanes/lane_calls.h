@@ -1,8 +1,8 @@
-// LaneCalls: the calls that the programs of one client make to functions of its process, on its lane (proto/pathways/v1/lane.proto).
-// ClientLanes has one for each client, and says when the lane comes and goes.
+// LaneCalls: calls of one client's programs to functions of its process, on the client's lane (proto/pathways/v1/lane.proto).
+// ClientLanes has one for each client, and reports when the lane comes and goes.
 //
-// A call that has no lane waits for one. An answer whose results are not of the sizes that the program expects is an error: so answers take
-// no more memory than the programs' results do.
+// A call that has no lane waits for one. An answer is an error if its results do not have the sizes that the program expects. So
+// answers take no more memory than the programs' results.
 //
 // Invariants:
 //   LC-1  every call is completed exactly once: with the answer, or by Fail
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pathways/base/block_cache.h"
+#include "pathways/base/memory/block_cache.h"
 #include "pathways/device/device.h"
 #include "pathways/lanes/call_bytes.h"
 #include "pathways/v1/lane.pb.h"
@@ -51,7 +51,7 @@ class LaneCalls {
   void Finish(uint64_t number, device::HostCallReply reply, lanes::LaneEnd& lane);
 
   std::map<uint64_t, Call> calls_;
-  lanes::CallBytes operands_;  // out; and results, in
+  lanes::CallBytes operands_;  // sends operands, and receives results
 };
 
 }  // namespace pw::worker

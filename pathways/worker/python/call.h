@@ -1,4 +1,5 @@
-// A Python function on this host, and a call of it. Plain data of Functions (functions.h), which owns them, and SessionPython (session_python.h).
+// A Python function on this host, and a call of it. Plain data: Functions (functions.h) owns it, and SessionPython
+// (session_python.h) uses it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "pathways/base/executor.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/net/transport.h"
 #include "pathways/worker/python/host_part.h"
 #include "pathways/worker/python/message.h"
@@ -18,7 +19,7 @@
 
 namespace pw::worker {
 
-// This host's way of running Python functions of clients.
+// Settings of this host for clients' Python functions.
 struct PythonOptions {
   std::string python;                   // the interpreter; empty: the operator has not allowed such functions here
   std::string host_name = "this host";  // for errors: "host 'b0' of island 'b'"
@@ -43,15 +44,15 @@ struct PythonCall {
   PythonFunctionRef function;
   State state = State::kWaiting;
   bool turn = false;
-  bool held = false;              // its task waits for the turn
-  std::vector<ShardRef> args;     // of each argument the host's shards, null for strings; empty once they are copied
-  std::vector<Bytes> texts;       // the strings of each of them
-  std::vector<ShardRef> results;  // of each result the host's shards, null for strings
-  std::vector<std::optional<uint64_t>> queries;  // for each of them: the number of the strings
+  bool held = false;                             // its task waits for the turn
+  std::vector<ShardRef> args;                    // the host's shards of each argument; null for strings; empty once copied
+  std::vector<Bytes> texts;                      // the strings of each entry of `args`
+  std::vector<ShardRef> results;                 // the host's shards of each result; null for strings
+  std::vector<std::optional<uint64_t>> queries;  // by entry of `results`: the query for its strings
   Hazards::TaskRef task;
   std::optional<OutgoingMessage> message;
-  std::vector<PythonFunctionRef> kept;  // dropped while it was under way
-  size_t left = 0;                      // copies and placements
+  std::vector<PythonFunctionRef> kept;  // dropped during the call; released after it
+  size_t left = 0;                      // copies or placements that have not ended
   absl::Status status;
 };
 using PythonCallRef = std::shared_ptr<PythonCall>;

@@ -248,7 +248,7 @@ void Functions::Advance(SessionId session, uint64_t number) {
   if (found == client->second->streams.end()) return;
   Stream& stream = found->second;
   stream.again = true;
-  if (std::exchange(stream.advancing, true)) return;  // a call of this one has led here
+  if (std::exchange(stream.advancing, true)) return;  // called from inside the loop below
   while (std::exchange(stream.again, false)) {
     for (size_t i = 0; i < stream.calls.size() && i < kAhead && !stream.again; ++i) {
       const PythonCallRef call = stream.calls[i];
@@ -321,11 +321,11 @@ void Functions::Fail(const PythonCallRef& call, const absl::Status& error) {
   Leave(call);
 }
 
-// The process has nothing more to do with the call: the next one of its stream has its turn.
+// Removes the call from its stream: the process is done with it, so the next call has its turn.
 void Functions::Leave(const PythonCallRef& call) {
   call->state = PythonCall::State::kEnded;
   call->message.reset();
-  const std::vector<PythonFunctionRef> kept = std::exchange(call->kept, {});  // goes last
+  const std::vector<PythonFunctionRef> kept = std::exchange(call->kept, {});  // destroyed last: that may unload functions
   const SessionId session = call->function->session;
   const auto client = clients_.find(session);
   if (client == clients_.end()) return;

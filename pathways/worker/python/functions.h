@@ -1,17 +1,18 @@
-// Functions: the Python functions of clients on this host (session/host_function.h), the processes that run them, and their calls.
+// Functions: clients' Python functions on this host (session/host_function.h), the processes that run them, and their calls.
 //
-// A session has one process here. It starts when the session's first function is loaded, and ends with the session. When it ends by itself, its loads
-// and calls fail, and the errors say how it ended. The next function or call gets a new process. Functions are loaded there again when they are called.
+// A session has one process here. It starts when the session's first function is loaded, and ends with the session. If it ends by
+// itself, its loads and calls fail with errors that say how it ended. The next load or call starts a new process, which
+// loads functions again when they are called.
 //
-// A call waits for its arguments and for its turn. Calls of one session and stream are handed to the process in the order of their commands, a few
-// ahead of the one that runs. Calls of different streams run at the same time. When it is a call's turn, the bytes of its arguments are copied
-// into memory that the process maps (message.h); what it returns is placed on the devices. No call takes a turn on the devices.
+// A call waits for its arguments and for its turn. Calls of one session and stream go to the process in the order of their
+// commands, a few ahead of the one that runs. Calls of different streams run at the same time. At a call's turn, its arguments
+// are copied into memory that the process maps (message.h). Its results are placed on the devices, but it takes no turn there.
 //
 // Invariants:
 //   FN-1  each Compile is answered by one Compiled, each Execute by one Done, each string result by one Described
 //   FN-2  calls of one stream are sent in order; of each stream at most kAhead are in the process or being copied for it
-//   FN-3  a dropped function stays usable for the calls that hold it. The process drops it after all calls of the session that came before, because
-//         they may use objects that it holds (jax's colocated classes)
+//   FN-3  a dropped function stays usable for the calls that hold it. The process drops it after all earlier calls of the
+//         session, because they may use objects that the function holds (jax's colocated classes)
 // Lives on the worker's strand.
 #pragma once
 
@@ -25,8 +26,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "pathways/device/device.h"
-#include "pathways/net/file_socket.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/sockets/file_socket.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/python/call.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -18,7 +18,7 @@ struct LocalShard {
   DeviceId device;       // as the client knows it
   int local_device = 0;  // on this host
   buffers::Dims dims;
-  int64_t bytes = 0;  // in host memory; of strings 0, because they have no size of their own
+  int64_t bytes = 0;  // in host memory; 0 for strings, which have no fixed size
 };
 
 struct LocalArray {
@@ -37,7 +37,8 @@ struct HostPart {
 // `devices`: the number of devices of this host. INVALID_ARGUMENT: the command does not fit the function in its payload, or this host.
 absl::StatusOr<HostPart> ReadHostPart(const pathways::v1::Compile& command, const Bytes& payload, HostId self, int devices);
 
-// The header with which a process loads the function, and the greeting that tells a process of its place in the cluster (message.h, process.h).
+// Return the header with which a process loads the function, and the greeting that tells a process its place in the cluster
+// (message.h, process.h).
 std::string LoadHeader(uint64_t number, const HostPart& part);
 std::string Greeting(const pathways::v1::FunctionHosts& hosts, const std::string& host_name);
 

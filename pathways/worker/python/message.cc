@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/net/file_socket.h"
+#include "pathways/net/sockets/file_socket.h"
 #include "pathways/storage/json.h"
 
 namespace pw::worker {
@@ -22,7 +22,7 @@ constexpr uint64_t kMostMessageBytes = uint64_t{1} << 46;
 
 constexpr size_t Align(size_t offset) { return (offset + 63) / 64 * 64; }
 
-// The part of the message that goes before its parts.
+// Returns the length and the header of a message, which precede its parts.
 std::string Head(std::string json, absl::Span<const int64_t> sizes) {
   absl::StrAppend(&json, ",\"bytes\":[", absl::StrJoin(sizes, ","), "]}");
   std::string head(kPrefix, '\0');

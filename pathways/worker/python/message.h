@@ -1,18 +1,19 @@
-// The messages between a worker and the Python processes beside it (python/pathways/_colocated/host.py has the other end). In both directions a
-// message is
+// Messages between a worker and the Python processes beside it (python/pathways/_colocated/host.py has the other end). In both
+// directions a message is
 //
 //   4 bytes   little-endian length of the header
 //   header    JSON; "bytes" lists the sizes of the parts
 //   parts     each on the next 64-byte boundary of the message
 //
-// It travels in one packet of a FileSocket. A small message is the packet, behind a byte 'M'. For a large one the packet is a byte 'F' and the size in
-// decimal, with an open file that has the message. So the bytes of arrays are copied into memory that both processes map, and through no socket.
+// A message travels in one packet of a FileSocket. The packet of a small message is a byte 'M' and the message. The packet of a
+// large one is a byte 'F' and the size in decimal, with an open file that holds the message. So the bytes of arrays are copied
+// into memory that both processes map, and through no socket.
 //
 //   worker -> Python   {"load":f,"name":text,"inputs":[[device,..],..],"outputs":[[device,..],..],"bytes":[n]}    part: the function's text
-//                      {"call":n,"function":f,"stream":s,"bytes":[..]}   parts: of each argument the host's shards
+//                      {"call":n,"function":f,"stream":"s","bytes":[..]}   parts: the host's shards of each argument
 //                      {"drop":f}
 //   Python -> worker   {"loaded":f}                                      or with "code" and "message": an absl::StatusCode
-//                      {"done":n,"bytes":[..]}                           parts: of each result the host's shards; or with "code" and "message"
+//                      {"done":n,"bytes":[..]}                           parts: the host's shards of each result; or with "code" and "message"
 //
 // Any thread.
 #pragma once
@@ -25,13 +26,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "pathways/base/bytes.h"
-#include "pathways/net/shared_memory.h"
-#include "pathways/net/socket.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::worker {
 
-// A message to a process, whose parts are being filled.
+// A message to a process. The caller fills its parts before it is sent.
 class OutgoingMessage {
  public:
   // `json`: the header without its last brace and without "bytes". RESOURCE_EXHAUSTED if there is no memory for the parts.
@@ -39,9 +40,9 @@ class OutgoingMessage {
                                                 net::SharedMemoryFactory* memory);
 
   uint8_t* part(size_t i) const { return data_ + offsets_[i]; }
-  // Keeps the memory of the parts.
+  // Keeps the memory of the parts alive.
   const std::shared_ptr<const void>& owner() const { return owner_; }
-  // The packet, and the file that goes with it; empty: none.
+  // Return the packet, and the file that goes with it (empty: none).
   const std::string& packet() const { return *packet_; }
   const Bytes& file() const { return file_; }
 
@@ -62,7 +63,7 @@ struct PythonMessage {
   std::vector<Bytes> parts;
 };
 
-// INVALID_ARGUMENT: not of the forms above; the process is then of no more use.
+// Parses a packet of a process. INVALID_ARGUMENT: it has none of the forms above, so the process must be ended.
 absl::StatusOr<PythonMessage> ReadPacket(std::string packet, net::Fd file);
 
 }  // namespace pw::worker

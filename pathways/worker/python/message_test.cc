@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/net/file_socket.h"
+#include "pathways/net/sockets/file_socket.h"
 
 namespace pw::worker {
 namespace {

@@ -8,14 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 
 namespace pw::worker {
 namespace {
 
 constexpr size_t kOutputBytes = 16 << 10;
 
-// These concern the worker alone, or would choose another backend for jax.
+// The process does not inherit these: they concern the worker alone, or would choose another backend for jax.
 const char* const kNotInherited[] = {"PATHWAYS_TOKEN_FILE", "PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "JAX_PLATFORMS", "XLA_FLAGS"};
 
 }  // namespace
@@ -52,7 +52,7 @@ class PythonProcess::Incoming final : public net::FileSocket::Handler {
       if (shared->owner != nullptr) shared->owner->OnMessage(*std::move(*message));
     });
   }
-  // Its other connection may be held by processes that it has started.
+  // Kills the process: its children may keep its other connection open.
   void OnFilesClosed(const absl::Status&) override { shared_->child.Kill(); }
 
  private:
@@ -80,7 +80,7 @@ PythonProcess::PythonProcess(std::vector<std::string> command, std::unique_ptr<P
   const std::string text = absl::StrCat("{\"connect\":", connection.Take(), ",", greeting, "}\n");
   environment_.threads->Post([shared = shared_, text] {
     absl::Status status = shared->child.EnsureRunning();
-    // Looked at after the start: a kill that came before has found nothing, a later one finds the process.
+    // Checked after the start: an earlier Kill has found no process, and a later one finds it.
     if (shared->stopping) shared->child.Kill();
     if (status.ok()) status = shared->child.Write(text);
     std::string output(kOutputBytes, '\0');

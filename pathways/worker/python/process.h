@@ -1,13 +1,14 @@
-// PythonProcess: a Python interpreter beside the worker, which runs the functions of one session (python/pathways/_colocated/host.py). It begins to
-// start when it is made, and is killed at the latest when this is destroyed, with all that it has started.
+// PythonProcess: a Python interpreter beside the worker that runs the functions of one session
+// (python/pathways/_colocated/host.py). The constructor begins to start it. The destructor kills it, if it still runs, and all
+// processes that it has started.
 //
-// It is connected in two ways. Its standard input and output are one socket (base/child_process.h). It gets its greeting there and notices the end of
-// the worker there; its prints come from there. Messages and the bytes of arrays travel on a FileSocket (message.h), to which it connects with
-// the key in its greeting.
+// The worker has two connections to it. The process's standard input and output are one socket (base/process/child_process.h): it
+// reads its greeting there, prints there, and notices there that the worker has ended. Messages and the bytes of arrays travel on
+// a FileSocket (message.h), to which the process connects with the key in its greeting.
 //
 // Invariants:
-//   PP-1  messages arrive there in the order of Send, those sent before it has connected included
-//   PP-2  OnEnded is called once, after everything else, and says how the process ended; not after the destructor
+//   PP-1  messages arrive in the order of Send, also those sent before the process has connected
+//   PP-2  OnEnded is called once, after all other calls, and says how the process ended; never after the destructor
 // Lives on the worker's strand, on which it calls its owner. One thread of `threads` waits for the process.
 #pragma once
 
@@ -19,9 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "pathways/base/child_process.h"
-#include "pathways/base/executor.h"
-#include "pathways/net/file_socket.h"
+#include "pathways/base/process/child_process.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/net/sockets/file_socket.h"
 #include "pathways/worker/python/message.h"
 #include "pathways/worker/python/rights.h"
 
@@ -39,7 +40,7 @@ class PythonProcess {
 
   struct Environment {
     Executor* strand;
-    std::shared_ptr<Executor> threads;  // starts each task at once (base/growing_pool.h)
+    std::shared_ptr<Executor> threads;  // starts each task at once (base/threads/growing_pool.h)
     net::FileListener* files;
   };
 
@@ -49,11 +50,11 @@ class PythonProcess {
   ~PythonProcess();
 
   void Send(OutgoingMessage message);
-  // 0 until it has started.
+  // Returns 0 until the process has started.
   int pid() const;
 
  private:
-  struct Shared;   // what its threads use; outlives this
+  struct Shared;   // used by its threads; outlives this
   class Incoming;  // takes the packets
 
   void OnConnected(std::unique_ptr<net::FileSocket> socket);

@@ -1,4 +1,4 @@
-// Fuzzes what comes from outside for Python functions: the function that a client sends, and the packets that its process sends.
+// Fuzzes the parsers of outside input for Python functions: functions that clients send, and packets that their processes send.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<PrivateFolder>> PrivateFolder::Create(const std::
   RemoveUnused(around);
   std::string path;
   net::Fd lock;
-  // Again if another process has taken the new folder for one that is not used.
+  // Tries again if another process has removed the new folder as unused before it was locked.
   for (int attempt = 0; attempt < 10 && !(lock.valid() && std::filesystem::exists(path, error)); ++attempt) {
     path = around / absl::StrCat(kName, "XXXXXX");
     if (mkdtemp(path.data()) == nullptr) break;

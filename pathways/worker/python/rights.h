@@ -1,8 +1,9 @@
-// PythonRights: as whom, and within which limits, clients' Python functions run on this host. Clients' functions are clients' code, so an operator can name
-// a user for them who owns nothing, and limit what they take.
+// PythonRights: the user and the limits with which clients' Python functions run on this host. The functions are clients' code,
+// so an operator can name a user for them who owns nothing, and limit their memory and processes.
 //
-// The system's own tools give the rights: setpriv the user, prlimit the limits (util-linux, on every Debian). They replace themselves by the interpreter. So
-// the interpreter, its packages and the folders above must be readable for that user.
+// The system's own tools give the rights: setpriv sets the user, prlimit the limits (util-linux, on every Debian). Then they
+// execute the interpreter in their place. So the user must be able to read the interpreter, its packages and the folders above
+// them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pathways/net/socket.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw::worker {
 
@@ -25,11 +26,11 @@ struct PythonRights {
 // Returns an error, for the operator, if this process cannot give these rights.
 absl::Status CheckRights(const PythonRights& rights);
 
-// A folder for one process's temporary files, which no other user can read. It is removed with all that is in it. A worker that is killed leaves its folders:
-// a lock shows which ones are in use, and whoever makes a folder removes those that are not.
+// A folder for one process's temporary files, which no other user can read. The destructor removes it with its contents. A worker
+// that is killed leaves its folders: a lock shows which folders are in use, and Create removes the others.
 class PrivateFolder {
  public:
-  // `user`: who owns it; empty: this process's own.
+  // `user`: the owner; empty: this process's own.
   static absl::StatusOr<std::unique_ptr<PrivateFolder>> Create(const std::string& user);
   ~PrivateFolder();
   PrivateFolder(const PrivateFolder&) = delete;

@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "pathways/base/child_process.h"
+#include "pathways/base/process/child_process.h"
 
 namespace pw::worker {
 namespace {
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Runs a shell command with these rights and returns what it says before it waits.
+// Runs a shell command with these rights and returns its output before it waits.
 std::string Says(const PythonRights& rights, const std::string& script) {
   ChildProcess child({WithRights(rights, "/tmp", {"sh", "-c", script + "; printf .; read -r forever"})});
   EXPECT_TRUE(child.EnsureRunning().ok());
@@ -74,7 +74,7 @@ TEST(PrivateFolder, IsTheUsersAndGoesWithAllThatIsInIt) {
   std::filesystem::remove_all(elsewhere);
 }
 
-// What a worker that was killed has left goes when the next one makes a folder; those in use stay.
+// The folders of a killed worker are removed when the next one makes a folder. Folders in use stay.
 TEST(PrivateFolder, OfAProcessThatIsGoneIsRemovedByTheNext) {
   auto used = PrivateFolder::Create("");
   ASSERT_TRUE(used.ok()) << used.status();

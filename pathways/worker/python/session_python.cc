@@ -9,7 +9,7 @@
 namespace pw::worker {
 namespace {
 
-constexpr size_t kMostOutputBytes = 1 << 20;  // that waits for the client
+constexpr size_t kMostOutputBytes = 1 << 20;  // of output that waits for the client
 constexpr size_t kOutputPiece = 64 << 10;
 
 std::string Explain(const std::string& how) {

@@ -1,11 +1,11 @@
-// SessionPython: the Python process of one session on this host, and what the session has there. The process starts when it is needed, also again after
-// its end.
+// SessionPython: the Python process of one session on this host, with its functions and calls. The process starts when it is
+// needed, also again after it has ended.
 //
-// The process's output goes to the client, a piece at a time. If the client does not take it, the output that does not fit the room for it is dropped, and a
-// line says how much. If the client has no place for output, the worker's log gets it.
+// The process's output goes to the client, a piece at a time. If the client is slow, output beyond a limit is dropped, and a line
+// says how much. If the client cannot take the output, the worker's log gets it.
 //
 // Invariants:
-//   SQ-1  each Load and each call of Send is answered once, unless this is destroyed first
+//   SY-1  each Load and each call of Send is answered once, unless this is destroyed first
 // Lives on the worker's strand.
 #pragma once
 
@@ -19,8 +19,8 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/strings/string_view.h"
 #include "pathways/device/device.h"
-#include "pathways/net/file_socket.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/sockets/file_socket.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/python/call.h"
 #include "pathways/worker/python/process.h"
@@ -30,13 +30,13 @@ namespace pw::worker {
 
 class SessionPython final : private PythonProcess::Owner {
  public:
-  // The client's name for the function to which the processes' output goes: operands are the host's name and the text, of u8. In
-  // python/pathways/_callbacks/host_calls.py too.
+  // The number of the client's function that takes the output of processes. Its operands are the host's name and the text, as u8.
+  // The same number is in python/pathways/_callbacks/host_calls.py.
   static constexpr uint64_t kOutputCallback = (uint64_t{1} << 53) - 1;
 
   using Loaded = absl::AnyInvocable<void(const absl::Status&) &&>;
   using ToClient = std::function<void(device::HostCallRequest, std::function<void(device::HostCallReply)> done)>;
-  // A call has ended: its results' bytes.
+  // Called when a call has ended, with the bytes of its results.
   using Ended = std::function<void(const PythonCallRef& call, absl::StatusOr<std::vector<Bytes>> results)>;
 
   // Shared by all sessions; all members outlive this.
@@ -55,9 +55,9 @@ class SessionPython final : private PythonProcess::Owner {
 
   void Load(const PythonFunction& function, Loaded loaded);
   void Unload(const PythonFunction& function);
-  // Hands a call over, which has been copied. Its state is kSent afterwards, unless it has ended.
+  // Sends a call whose arguments have been copied. Its state is kSent afterwards, unless it has ended.
   void Send(const PythonCallRef& call);
-  // Ends the process, and fails what it was doing.
+  // Ends the process, and fails its loads and calls.
   void Abandon(const absl::Status& why);
 
  private:
@@ -74,7 +74,7 @@ class SessionPython final : private PythonProcess::Owner {
   const SessionId session_;
   const pathways::v1::FunctionHosts hosts_;
   std::unique_ptr<PythonProcess> process_;    // null: there is none now
-  int pid_ = 0;                               // its, once it has sent something
+  int pid_ = 0;                               // the process's, once it has sent something
   absl::flat_hash_set<ExecutableId> loaded_;  // the functions that it has been sent
   std::map<ExecutableId, std::vector<std::pair<std::string, Loaded>>> loading_;
   std::map<uint64_t, PythonCallRef> running_;

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "pathways/base/block_cache.h"
-#include "pathways/base/clock.h"
-#include "pathways/base/executor.h"
-#include "pathways/base/future.h"
+#include "pathways/base/memory/block_cache.h"
+#include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/device/device.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/trace/recorder.h"
 #include "pathways/worker/store/hazards.h"
 #include "pathways/worker/store/launch_order.h"
@@ -58,7 +58,7 @@ struct Core {
   MemoryGate memory;
   Spill spill;
   absl::flat_hash_set<SessionId> ended;  // released sessions: messages that still arrive for them are dropped
-  std::function<void(const pathways::v1::LaunchFailed&)> launch_failed;  // reports a multi-host launch to the controller
+  std::function<void(const pathways::v1::LaunchFailed&)> launch_failed;  // reports a failed multi-host launch to the controller
   std::map<HostId, std::string> host_names;  // the controller's names for peers, including those that have left
 
   // For error messages: "host 'b0' of island 'b'".

@@ -79,7 +79,7 @@ void Hazards::RunNow(const TaskRef& task) {
   const Outcome outcome = task->run(status);
   if (outcome == Outcome::kDone) {
     Unpark(task);
-    task->run = nullptr;  // frees what the task holds now, even if others still refer to the task
+    task->run = nullptr;  // frees the task's shards now, even if others still refer to the task
     task->reads.clear();
     task->consumes.clear();
   } else {

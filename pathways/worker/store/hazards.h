@@ -1,15 +1,16 @@
-// Hazards: decides when a command may run, so that overlapping commands behave as if run one after another.
+// Hazards: decides when a command may run on this host, so that overlapping commands behave as if run one after another.
 //
-// A command arrives with the shards it reads and the subset that it consumes (donations that really happen). If it can run, it runs at
-// once, inside Submit. Otherwise it is parked, and later commands go on. It waits for
-//   - shards it reads to leave pending (read after write);
-//   - shards it consumes to have no earlier parked reader (write after read). There are no later readers: the consumer removed the last
-//     name on arrival;
-//   - any further condition that its owner adds (Hold): a program that is still being compiled, memory.
-// Once a buffer exists, the device runtime orders the work on it, so nothing here waits for devices.
+// A command (a Task) arrives with the shards it reads and the subset that it consumes (donations that really happen). If it can
+// run, it runs at once, inside Submit. Otherwise it is parked, and later commands go on. It waits for
+//   - each shard that it reads, until the shard has a buffer or has failed (read after write);
+//   - each shard that it consumes, until no earlier parked command reads it (write after read). No later command can read it: its
+//     last name (object_store.h) was removed when the consumer arrived;
+//   - any further condition that its owner adds (Hold): a program still being compiled, memory, a turn (launch_order.h).
+// A buffer exists before its contents do. The device runtime orders the work on it, so nothing here waits for devices.
 //
 // Invariants:
-//   HZ-1  a command runs exactly once, with OK or with the error of its first failed input in the order of `reads`
+//   HZ-1  a command ends exactly once. Its body `run` gets OK, or the error of its first failed input in the order of `reads`; it
+//         is called again only after it returned kWait
 //   HZ-2  commands that become free together run in order of arrival
 //   HZ-3  no recursion: freeing a chain of parked commands of any length uses constant stack
 // Lives on the worker's strand.
@@ -35,7 +36,7 @@ class Hazards {
   Hazards(const Hazards&) = delete;
   ~Hazards();  // forgets the parked commands; their bodies do not run
 
-  enum class Outcome { kDone, kWait };  // kWait: the body has held the task again and will be called once more
+  enum class Outcome { kDone, kWait };  // kWait: the task was held again (Hold), and its body is called again after the Release
 
   // Most computations have few arguments: these need no memory of their own.
   using Shards = absl::InlinedVector<ShardRef, 4>;
@@ -59,15 +60,15 @@ class Hazards {
   void Submit(TaskRef task);
   // Makes the task wait for one more Release. REQUIRES: called before Submit or from the task's own body.
   void Hold(const TaskRef& task) { ++task->waiting; }
-  // Called anywhere on the strand; the task may run inside this call unless another one is running.
+  // Ends one Hold. The task may run inside this call, unless another task is running.
   void Release(const TaskRef& task) { Arrived(task); }
 
   // Number of commands submitted so far; shards record the last one that named them (Shard::last_used).
   uint64_t commands() const { return next_sequence_; }
-  // Whether there are commands that are free to run but have not run yet.
+  // Returns whether commands are free to run but have not run yet.
   bool about_to_run() const { return !free_.empty(); }
   int64_t parked() const { return static_cast<int64_t>(parked_.size()); }
-  // In no order.
+  // Visits the parked commands, in no order.
   void ForEachParked(absl::FunctionRef<void(const Task&)> visit) const {
     for (const TaskRef& task : parked_) visit(*task);
   }

@@ -1,16 +1,16 @@
-// LaunchOrder: launches executions on every device in exactly the order in which the controller's gang scheduler granted them
-// (pathways/gang), across all sessions.
+// LaunchOrder: makes the worker launch executions on each device in exactly the order in which the controller's gang scheduler
+// granted them (pathways/gang), across all sessions. It launches nothing itself: it holds the executions' tasks (hazards.h).
 //
-// When an execution is granted, it joins the queue of each of its local devices: with its command, or later, when a Grant names its gang.
-// It may launch once it heads all these queues. It waits for inputs and memory at the head, so nothing overtakes it. A failed execution
-// leaves the queues like a launched one.
+// When an execution is granted, it joins the queue of each of its local devices: on arrival, or when a later Grant names its
+// gang. It may launch once it heads all these queues. If it still waits for inputs or memory then, it stays at the head, and
+// nothing overtakes it. A failed execution leaves the queues like a launched one.
 //
-// LaunchOrder also measures how long each execution kept its devices busy, for the scheduler's accounting. On a device, an execution counts
-// from the end of its predecessor, or from its own launch if that is later.
+// LaunchOrder also measures how long each execution kept its devices busy, for the scheduler's accounting. On a device, an
+// execution counts from the end of its predecessor, or from its own launch if that is later.
 //
 // Invariants:
 //   LO-1  on each device, executions leave in the order of their grants
-//   LO-2  a turn that does not head all its queues holds its task exactly once
+//   LO-2  a turn that waits for its grant, or does not head all its queues, holds its task exactly once
 // Lives on the worker's strand.
 #pragma once
 
@@ -35,8 +35,8 @@ class LaunchOrder {
 
   // One execution's place in the queues; a member of the execution. Must not move between Enter and Leave.
   struct Turn {
-    absl::Status refused;                // not OK: it must not be launched, for this reason
-    std::function<void()> when_granted;  // called when it takes its turn; may be null
+    absl::Status refused;                // not OK: it is never granted, and its task must fail with this error
+    std::function<void()> when_granted;  // called when it is granted, before it joins the queues; may be null
 
    private:
     friend class LaunchOrder;
@@ -48,11 +48,12 @@ class LaunchOrder {
     bool held = false;
   };
 
-  // Makes the task wait for its turn. `gang` 0: granted now. REQUIRES: the task has not been submitted; `devices` outlives it.
+  // Makes the task wait for its turn. `gang` 0: granted now. REQUIRES: the task is not submitted yet; `devices` outlives `turn`.
   void Enter(Turn* turn, uint64_t gang, SessionId session, const std::vector<int>* devices, Hazards::TaskRef task);
-  // Removes an execution that was launched, or never will be.
+  // Removes an execution that was launched, or never will be. Called by its task, so the turn heads its queues or was refused.
   void Leave(Turn* turn);
 
+  // Takes the scheduler's decisions: gangs granted, in this order, and gangs refused.
   void Grant(const pathways::v1::Grant& command);
   // Refuses all ungranted turns of the session.
   void ReleaseOwner(SessionId session);
@@ -66,7 +67,7 @@ class LaunchOrder {
   uint64_t ended() const { return ended_; }
   double device_microseconds() const { return device_microseconds_; }
 
-  // Tasks that cannot run until another one is launched or granted.
+  // Number of tasks held now.
   int64_t held() const { return held_; }
 
  private:

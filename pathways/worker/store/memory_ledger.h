@@ -1,7 +1,7 @@
 // MemoryLedger: how much of each device's memory each session holds.
 //
-// The ledger counts what arrays occupy, from the moment a command gets memory for its results until nothing refers to them any more
-// (running commands included). It decides nothing; memory_gate.h does.
+// The ledger counts the memory of arrays, from the moment a command gets memory for its results until nothing refers to them any
+// more (running commands included). It decides nothing; memory_gate.h does.
 //
 // Invariants:
 //   ML-1  used(d) is the sum of all sessions' holdings on device d

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "pathways/base/bytes.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -27,7 +27,7 @@ class Outbox {
   pathways::v1::Event* Add(std::vector<Bytes> payload = {});
   // `device_microseconds`: how long the command kept devices busy, summed over them.
   void Done(uint64_t op, const absl::Status& status, double device_microseconds = 0);
-  // Must precede the Done of a run's op: these results of the run (perhaps none) failed with this status.
+  // Reports that these results of a run (perhaps none) failed with this status. Must precede the Done of the run's op.
   void Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results);
   // Ops with this bit were assigned on this host: their completions go to `done`, not to the controller.
   static constexpr uint64_t kLocalOp = uint64_t{1} << 63;

@@ -5,8 +5,8 @@
 
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/byte_strides.h"
-#include "pathways/net/shared_copy.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_copy.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/worker/transfer/host_copies.h"
 #include "pathways/worker/transfer/host_views.h"
 
@@ -64,9 +64,8 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   in_memory_ += request->bytes;
   if (StartCopy(request)) return Hazards::Outcome::kWait;
   // The request keeps the shard until the copy has ended: if the copy fails, the shard's own error is the reason to give.
-  Future<Bytes> copy = SharesMemory(*request)
-                           ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes))
-                           : buffer->ToHost();
+  Future<Bytes> copy =
+      SharesMemory(*request) ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes)) : buffer->ToHost();
   core_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
   return Hazards::Outcome::kDone;
 }

@@ -1,11 +1,10 @@
-// Fetches: shards to host memory, and from there to the controller.
+// Fetches: copies shards to host memory, and sends them from there to the client or the controller.
 //
 // Small results travel inside Fetched. Large ones go on the client's lane if the command says so. Otherwise Fetched names them as
 // shared memory, if the controller can open it, or they follow as chunks on the bulk lane, as fast as the connection takes them.
 //
 // Invariants:
-//   FT-1  copies to host memory that are not sent yet never exceed the limit by more than one; further fetches wait, and are
-//         readers meanwhile
+//   FT-1  unsent copies in host memory exceed the limit by at most one copy. Further fetches wait, as readers of their shards
 //   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
 // Lives on the worker's strand.
 #pragma once
@@ -15,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "pathways/net/loans.h"
+#include "pathways/net/shared/loans.h"
 #include "pathways/worker/lanes/client_lanes.h"
 #include "pathways/worker/store/core.h"
 
@@ -26,16 +25,16 @@ class Fetches {
   Fetches(Core* core, ClientLanes* lanes, int64_t limit_bytes) : core_(core), lanes_(lanes), limit_bytes_(limit_bytes) {}
 
   void Fetch(const pathways::v1::Fetch& command);
-  // The controller has opened the shared memory that Fetched named.
+  // Returns the shared memory that Fetched named: the controller has opened it.
   void Taken(const pathways::v1::SharedTaken& command);
-  // The connection takes bulk data again.
+  // Goes on sending: the connection takes bulk data again.
   void Pump();
   void ReleaseOwner(SessionId session);
 
  private:
   struct Request {
     uint64_t fetch;
-    uint64_t lane_fetch = 0;  // the client's number for it if it may go on a lane; 0: it may not
+    uint64_t lane_fetch = 0;  // the client's number of the fetch, if it may go on a lane; else 0
     uint64_t lane_above = 0;
     ShardRef shard;
     SessionId session;

@@ -1,9 +1,9 @@
 // Copies of device buffers in host memory, shared with other processes of this machine where possible.
 #pragma once
 
-#include "pathways/base/future.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/device/device.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/worker/store/core.h"
 
 namespace pw::worker {

@@ -6,7 +6,7 @@
 namespace pw::worker {
 namespace {
 
-// Owns what a view needs; its destructor ends the read.
+// Keeps a view and the task that reads it; its destructor ends the read.
 class Reading {
  public:
   Reading(Core* core, Hazards::TaskRef task, Bytes view)

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "pathways/net/shared_copy.h"
+#include "pathways/net/shared/shared_copy.h"
 #include "pathways/worker/transfer/host_copies.h"
 #include "pathways/worker/transfer/host_views.h"
 #include "pathways/worker/transfer/moves_operation.h"

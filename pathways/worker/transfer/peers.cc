@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/crc32c.h"
 #include "pathways/base/unreachable_host.h"
-#include "pathways/net/loans.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/loans.h"
+#include "pathways/net/shared/shared_memory.h"
 
 namespace pw::worker {
 namespace {
@@ -161,7 +161,7 @@ void Peers::SendReport(HostId to, v1::Report report) {
   SendAhead(to, message, {});
 }
 
-// Ahead of waiting transfers.
+// Sends a message ahead of waiting transfers.
 void Peers::SendAhead(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
@@ -207,7 +207,8 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   out.connecting = false;
   const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kWorker) : connection.status();
   if (!status.ok()) {
-    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ", status.message())));
+    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ",
+                                                                 status.message())));
   }
   out.connection = *std::move(connection);
   out.connection->Start(&out);

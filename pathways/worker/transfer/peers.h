@@ -73,7 +73,7 @@ class Peers {
   void set_checksum(bool on) { checksum_ = on; }
   void SetPeers(const pathways::v1::Peers& peers);
   bool Knows(HostId host) const { return outgoing_.count(host) > 0; }
-  // Whether data for this host should be placed in shared memory.
+  // Returns whether data for this host should be placed in shared memory.
   bool TakesShared(HostId host) const;
   HostId self() const { return self_; }
   // Destinations of expected transfers. A transfer that arrives whole in shared memory stays there.

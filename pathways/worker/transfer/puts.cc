@@ -7,7 +7,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/byte_strides.h"
-#include "pathways/net/shared_memory.h"
+#include "pathways/net/shared/shared_memory.h"
 #include "pathways/worker/transfer/placement.h"
 
 namespace pw::worker {

@@ -22,9 +22,9 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/block_cache.h"
-#include "pathways/base/bytes.h"
 #include "pathways/base/ids.h"
+#include "pathways/base/memory/block_cache.h"
+#include "pathways/base/memory/bytes.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::worker {
@@ -40,7 +40,7 @@ class Staging {
   // `into`: room for the whole transfer, valid until the callback. The delivered bytes lie there, or elsewhere if chunks arrived earlier.
   void Expect(uint64_t transfer, int64_t total_bytes, SessionId session, HostId source, Callback callback,
               uint8_t* into = nullptr);
-  // The transfer will not come. Also valid for an unknown transfer; `session` is then its owner.
+  // Fails a transfer that will not come. It may be unknown yet; `session` is then its owner.
   void Fail(uint64_t transfer, const absl::Status& status, SessionId session = SessionId());
   // Fails all incomplete transfers of this source.
   void FailSource(HostId source, const absl::Status& status);
@@ -76,8 +76,7 @@ class Staging {
   const int64_t limit_bytes_;
   int64_t staged_bytes_ = 0;
   absl::flat_hash_map<uint64_t, Transfer> transfers_;
-  std::deque<uint64_t>
-      buried_order_;  // transfers that were delivered as failed, the latest of them: their late chunks are dropped
+  std::deque<uint64_t> buried_order_;  // the latest transfers that were delivered as failed: their late chunks are dropped
   absl::flat_hash_set<uint64_t> buried_;
 };
 

@@ -1,9 +1,9 @@
-// Helpers for the handlers of this folder.
+// Helpers for the LAPACK handlers of this folder.
 //
-// A handler gets a batch of matrices. The last two dimensions are rows and columns, stored column by column (as the caller's layouts say);
-// all dimensions before them are the batch. Vectors have one trailing dimension. Invariants:
+// A handler gets a batch of matrices. The last two dimensions are rows and columns, stored column by column (the caller's layouts
+// say so); all dimensions before them are the batch. Vectors have one trailing dimension. Invariants:
 //  1. A handler writes every output it declares, and `info` for each matrix as LAPACK defines it; a failed matrix is not an error.
-//  2. If the caller aliased an input to an output, they may or may not be the same memory; Seed() copies if not.
+//  2. An input that the caller aliased to an output may or may not be the same memory; Seed() copies it if not.
 //  3. Matrices of a batch run one after another on the calling thread: XLA's own threads are the parallelism.
 //  4. No global state; several threads may be in the same routine.
 #pragma once
@@ -26,7 +26,7 @@ namespace pw::pjrt_cpu {
 
 namespace ffi = ::xla::ffi;
 
-// Registers a handler with XLA under `name`. in_batches: its calls may be split along batch dimensions (batch_partitioner.h).
+// Registers a handler with XLA under `name`. `in_batches`: its calls may be split along batch dimensions (batch_partitioner.h).
 absl::Status RegisterFfiHandler(absl::string_view name, XLA_FFI_Handler* handler, bool in_batches = true);
 
 template <typename T>

@@ -4,12 +4,12 @@
 
 extern "C" {
 
-// OpenBLAS starts its own threads when loaded. XLA's threads suffice: one for each call, so the others are stopped.
+// OpenBLAS starts its own threads when loaded. They are stopped: XLA's threads, one for each call, suffice.
 void openblas_set_num_threads(int threads);
 int blas_thread_shutdown_();
 
-// Called by LAPACK for a bad argument. The usual one ends the process; with this one the routine returns, with the argument's number in
-// `info`, which every caller checks.
+// Called by LAPACK for a bad argument. The usual xerbla_ ends the process. With this one, the routine returns the argument's
+// number in `info`, which every caller checks.
 void xerbla_(const char*, const int*, size_t) {}
 
 // The only routine of the Fortran run-time library that LAPACK needs: concatenates two strings into a blank-padded third.

@@ -80,7 +80,7 @@ void Group::Abort(int64_t run, const absl::Status& why) {
   open_.erase(std::remove_if(open_.begin(), open_.end(), [](const auto& meeting) { return meeting->done; }), open_.end());
 }
 
-// Looks addresses up again when a process is lost: a new one may have its number.
+// Looks addresses up again when a process is lost: a new process may have its number.
 absl::Status Group::FindProcesses() {
   for (const GroupLayout::Process& process : layout_ == nullptr ? std::vector<GroupLayout::Process>() : layout_->processes) {
     if (!wire_->Lost(process.address.uid).ok()) layout_ = nullptr;

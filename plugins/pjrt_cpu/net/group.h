@@ -3,10 +3,10 @@
 // The devices of this process gather first; the last one to arrive performs the operation for all of them (operation.h).
 //
 // Invariants:
-//   GP-1  when a launch is aborted, no device waits for it any more in any group, and devices that arrive later get the error
-//   GP-2  the address of a lost process is looked up again: a new process under its number replaces it in later operations
+//   NG-1  when a launch is aborted, no device waits for it any more in any group, and devices that arrive later get the error
+//   NG-2  the address of a lost process is looked up again: a new process under its number replaces it in later operations
 //
-// Any thread; a device calls for one operation at a time.
+// Any thread; each device runs one operation at a time.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,7 @@ class Group {
 
   // Blocks until the operation is complete for this device.
   absl::Status Run(int rank, const OperationKey& key, Contribution contribution);
+  // Ends all waits for a launch with this error.
   void Abort(int64_t run, const absl::Status& why);
 
  private:
@@ -57,7 +58,7 @@ class Group {
   const std::vector<Member> members_;
   const Resolve resolve_;
   std::vector<int> local_ranks_;  // ascending
-  std::vector<int> local_index_;  // of a rank; -1: elsewhere
+  std::vector<int> local_index_;  // index of each rank in local_ranks_; -1: elsewhere
   absl::Mutex layout_mu_;
   std::shared_ptr<const GroupLayout> layout_ ABSL_GUARDED_BY(layout_mu_);  // null: not looked up yet
   absl::Mutex mu_;

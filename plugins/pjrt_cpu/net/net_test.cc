@@ -26,7 +26,7 @@ std::shared_ptr<Wire> OpenWire(const std::string& reachable = "", const std::str
   return *wire;
 }
 
-// Processes with several devices: rank r belongs to process placement[r], and process p to island islands[p] (empty: all to one).
+// Processes with several devices. Rank r belongs to process placement[r], and process p to island islands[p] (empty: one island).
 class Computation {
  public:
   explicit Computation(std::vector<int> placement, const std::vector<std::string>& islands = {})
@@ -93,7 +93,7 @@ class Groups : public ::testing::TestWithParam<std::vector<int>> {
  protected:
   void SetUp() override { computation_ = std::make_unique<Computation>(GetParam()); }
 
-  // Numbers distinct for each rank.
+  // Returns numbers that are distinct for each rank.
   static Ints Numbers(int rank, int count) {
     Ints numbers(count);
     for (int i = 0; i < count; ++i) numbers[i] = 1000 * (rank + 1) + i;
@@ -275,7 +275,8 @@ class IslandTraffic : public ::testing::TestWithParam<Islands> {
   }
   int64_t others() const { return GetParam().count - 1; }
   int64_t processes() const { return computation_.processes(); }
-  // Islands of equal size: exactly this many messages, one per process and counterpart in a step. Else at most one for each pair and step.
+  // Expects exactly this number of messages between islands of equal size: one for each process and counterpart in a step.
+  // Otherwise at most one for each pair and step.
   void ExpectMessages(int64_t messages, int64_t steps) {
     if (GetParam().even) {
       EXPECT_EQ(messages, steps * others() * processes());
@@ -342,8 +343,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Islands{{0, 1, 1, 2, 3, 4, 4, 4}, {"a", "b", "a", "b", "a"}, 2, false},
                       Islands{{0, 1, 2, 3, 4, 5, 6}, {"a", "b", "a", "c", "a", "b", "a"}, 3, false}));
 
-// Sums that do not divide evenly into parts, in islands of different sizes. Every rank has distinct numbers, so that none can be missed or
-// counted twice.
+// Sums that do not divide evenly into parts, in islands of different sizes. Every rank has distinct numbers, so that a missing or
+// doubled contribution shows.
 TEST(UnevenIslands, SumsAreRightAtEverySize) {
   const std::vector<std::vector<std::string>> shapes = {
       {"a", "a", "b"}, {"a", "b", "b", "b"}, {"a", "a", "a", "a", "b", "b", "b"}, {"a", "b", "b", "c", "c", "c"}};

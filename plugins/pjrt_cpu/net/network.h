@@ -1,7 +1,8 @@
-// Network: a multi-process client's connections: its wire, and the addresses of the other processes.
+// Network: a multi-process client's wire, and the addresses of the other processes.
 //
-// Addresses travel through the host's key-value callbacks, under "pathways-cpu/process/N". Each client publishes its own under its node_id,
-// and looks up another's when a collective first needs it. So clients need not start together, and need not all be running.
+// Addresses travel through the host's key-value callbacks, under "pathways-cpu/process/N". Each client publishes its own address
+// under its node_id. It looks up another client's address when a collective first needs it. So clients need not start together,
+// and need not all be running.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,9 @@ class Network {
 
   const std::shared_ptr<Wire>& wire() const { return wire_; }
   int node_id() const { return node_id_; }
-  // Blocks while the host's callback does. Any thread.
+  // Looks an address up. Blocks as long as the host's callback does. Any thread.
   absl::StatusOr<ProcessAddress> AddressOf(int process);
-  // The host reports that a process is gone.
+  // Records the host's report that a process is gone.
   void Lose(int process, const std::string& why);
 
  private:
@@ -43,7 +44,8 @@ class Network {
   absl::flat_hash_map<int, uint64_t> uid_of_ ABSL_GUARDED_BY(mu_);  // as last looked up
 };
 
-// Launches with this bit in their number span processes, which all use the same number; other launches belong to this client alone.
+// The bit that marks the numbers of launches over several processes, which are equal in all of them. Other launches belong to
+// this client alone.
 inline constexpr int kSpanningLaunch = 1 << 30;
 
 }  // namespace pw::pjrt_cpu

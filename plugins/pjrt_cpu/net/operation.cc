@@ -65,7 +65,7 @@ class Operation {
 
  private:
   bool by_islands() const { return islands_.size() > 1; }
-  // The processes of this island, or all if there is only one.
+  // Returns the places of this island, or all places if there is only one island.
   const Places& mates() const { return islands_[island_]; }
   bool is_here(int rank) const { return layout_.local_index[rank] >= 0; }
   bool is_at(int place, int rank) const {
@@ -73,7 +73,7 @@ class Operation {
     return std::binary_search(ranks.begin(), ranks.end(), rank);
   }
 
-  // One step: sends each place its parts and receives the given number of bytes from each. Empty messages are neither sent nor awaited.
+  // Performs one step: sends each place its parts, and receives the given number of bytes from each. Omits empty messages.
   template <typename PartsTo, typename BytesFrom>
   absl::Status Exchange(const Places& places, PartsTo parts_to, BytesFrom bytes_from, std::vector<Message>* received) {
     const MessageTag tag{key_.run, layout_.name, key_.op,
@@ -128,16 +128,15 @@ class Operation {
     return {whole.data + begin * width, (end - begin) * width};
   }
 
-  // The share of the k-th of n owners when `total` items are dealt out in order: item i belongs to owner i * n / total, so a share is
-  // contiguous.
+  // The share of the k-th of n owners of `total` items. Item i belongs to owner i * n / total, so shares are contiguous.
   struct Range {
     size_t begin = 0;
     size_t end = 0;
   };
   static Range ShareOf(size_t k, size_t n, size_t total) { return {(k * total + n - 1) / n, ((k + 1) * total + n - 1) / n}; }
 
-  // Lanes: an array to be summed is cut into as many lanes as the largest island has processes. Each island deals all lanes out to its
-  // processes. The owners of a lane exchange their islands' sums of it.
+  // Lanes: the parts of an array to be summed, as many as the largest island has processes. Each island assigns all lanes to its
+  // processes. The owners of a lane in all islands exchange their islands' sums of it.
   using Lanes = Range;
   Lanes LanesOf(int place) const { return ShareOf(seats_of_[place].k, islands_[seats_of_[place].island].size(), lanes_); }
   Lanes SharedLanes(int place) const {
@@ -176,7 +175,7 @@ class Operation {
     return others;
   }
 
-  // Afterwards each process holds its island's sum of its lanes.
+  // Sums inside the island. Afterwards each process holds its island's sum of its lanes.
   absl::Status ScatterInside(Region whole) {
     const Region mine = RegionOf(whole, layout_.mine);
     std::vector<Message> received;
@@ -305,7 +304,7 @@ class Operation {
     }
     return places;
   }
-  // Whether `place` is this process's deputy in another island.
+  // Returns whether `place` is this process's deputy in another island.
   bool is_deputy(int place) const { return place != layout_.mine && DeputyOf(layout_.mine, seats_of_[place].island) == place; }
 
   absl::Status ReduceScatter() {
@@ -408,7 +407,7 @@ class Operation {
     return status;
   }
 
-  // In a message, blocks are ordered by the sender's rank, then by the receiver's.
+  // Orders the blocks of a message by the sender's rank, then by the receiver's.
   absl::Status Permute() {
     for (Contribution& seat : seats_) std::sort(seat.targets.begin(), seat.targets.end());
     std::vector<Message> received;
@@ -448,7 +447,7 @@ class Operation {
     return status;
   }
 
-  // The root's process sends to one process of each other island, and these to the others of their islands.
+  // Sends from the root's process to one process of each other island, and from there to the others of that island.
   absl::Status Broadcast() {
     const int root = seats_[0].source.value_or(0);
     const auto at_root = [&](int place) { return is_at(place, root); };

@@ -1,18 +1,18 @@
-// PerformOperation: one collective operation between several processes. It runs once the devices of this process have gathered; one thread
-// performs it for all of them.
+// PerformOperation: performs one collective operation between several processes. It runs once the devices of this process have
+// gathered; one thread performs it for all of them.
 //
-// A process sends at most one message to each other process in a step, so the traffic between processes does not depend on their numbers of
-// devices.
+// A process sends at most one message to each other process in a step. So the number of messages between processes does not
+// depend on their numbers of devices.
 //
-// Sums. A small all-reduce sends every device's contribution, and each process sums them in rank order: the same bits as in one process. A
-// large one is summed inside each process first and cut into as many parts as there are processes, each of which reduces one part. Then
-// every process sends and receives 2 (P-1)/P of the data, which is the minimum; sums associate by process.
+// Sums. A small all-reduce sends every device's contribution, and each process sums them in rank order: the same bits as in one
+// process. A large one is summed inside each process first, and cut into one part for each process, which reduces it. Then every
+// process sends and receives 2 (P-1)/P of the data, which is the minimum; sums associate by process.
 //
-// Islands. If the processes belong to several islands, data crosses between islands once. Sums are reduced inside each island first and cut
-// over its processes. Each process exchanges its part with the owners of that part in the other islands, then distributes the result in its
-// island. Gathered or broadcast data crosses to one process of each island, which passes it on. Islands may differ in their numbers of
-// processes: processes of a smaller island have several parts each. In other operations every block has one receiver, so there is nothing
-// to save. The traffic between I islands, summed over all processes:
+// Islands. If the processes belong to several islands, data crosses between islands once. Sums are reduced inside each island
+// first and cut over its processes. Each process exchanges its part with the owners of that part in the other islands, then
+// distributes the result in its island. Gathered or broadcast data crosses to one process of each island, which passes it on.
+// Processes of a smaller island have several parts each. In other operations every block has one receiver, so there is nothing to
+// save. The traffic between I islands, summed over all processes:
 //   - all-reduce of D bytes:             2 (I-1) D
 //   - reduce-scatter to D bytes in all:  (I-1) D     (D / ranks for each rank)
 //   - all-gather to D bytes:             (I-1) D
@@ -22,7 +22,7 @@
 //
 // Invariants:
 //   OE-1  all processes derive the same messages from layout, key and sizes alone
-//   OE-2  no sum is written before all its inputs in this process have been read: the output of an all-reduce may be its input
+//   OE-2  no sum is written before all its inputs in this process are read: the output of an all-reduce may be its input
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ enum class GroupOp { kAllReduce, kReduceScatter, kAllGather, kAllToAll, kPermute
 
 // A device's part in an operation.
 struct Contribution {
-  std::vector<const char*> in;  // one; for kAllToAll one for each rank
+  std::vector<const char*> in;  // one; for kAllToAll, one for each rank
   std::vector<char*> out;
   size_t bytes = 0;           // of each of `in`; for kReduceScatter of `out`
   Reduction reduction;        // for operations that reduce
@@ -47,7 +47,7 @@ struct Contribution {
   std::vector<int> targets;   // kPermute: ranks to send to
 };
 
-// Identifies an operation: its launch and its place in it.
+// Identifies an operation by its launch and its place in the launch.
 struct OperationKey {
   int64_t run = 0;
   int64_t op = 0;

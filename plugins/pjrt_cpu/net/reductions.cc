@@ -12,7 +12,7 @@ namespace {
 template <typename T>
 constexpr bool kIsComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
-// Signed sums and products wrap around. NaN wins, as in XLA's own arithmetic.
+// Combines two elements. Signed sums and products wrap around. If one is NaN, so is the result, as in XLA's own arithmetic.
 template <typename T, xla::ReductionKind kind>
 T Combine(T a, T b) {
   if constexpr (kind == xla::ReductionKind::MIN) return a != a || a < b ? a : b;

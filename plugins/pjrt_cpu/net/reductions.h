@@ -1,4 +1,4 @@
-// The arithmetic of collectives between processes, for every element type that XLA:CPU reduces and also for eight-bit floats.
+// The arithmetic of collectives between processes, for every element type that XLA:CPU reduces and for eight-bit floats.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct Reduction {
   size_t width = 0;  // bytes of an element
 };
 
-// Returns a null `into` if there is no such reduction: minimum and maximum of complex numbers, sub-byte types.
+// Returns a reduction. Its `into` is null if there is none: minimum and maximum of complex numbers, sub-byte types.
 Reduction FindReduction(xla::PrimitiveType type, xla::ReductionKind kind);
 
 }  // namespace pw::pjrt_cpu

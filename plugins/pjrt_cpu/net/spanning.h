@@ -1,8 +1,8 @@
 // XLA's collectives over several processes: adapts groups (group.h) to XLA's interface.
 //
-// A launch that spans processes has a number with kSpanningLaunch. All its collectives use groups, even those inside one process, because a
-// group can be aborted and XLA's own rendezvous cannot. All other launches use the collectives of one process (all_reduce.h), as in a
-// client that is alone.
+// A launch that spans processes has a number with kSpanningLaunch. All its collectives use groups, even those inside one process,
+// because a group can be aborted and XLA's own rendezvous cannot. All other launches use the collectives of one process
+// (all_reduce.h).
 #pragma once
 
 #include <memory>

@@ -48,7 +48,7 @@ absl::string_view AsBytes(const FrameHeader& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));
 }
 
-// Returns another process's reason for an abort. Never OK, which would leave waiting receivers without an answer.
+// Returns another process's reason for an abort. Never returns OK, which would leave receivers waiting.
 absl::Status ReasonOf(const FrameHeader& abort, absl::string_view text) {
   const bool known = abort.tag.step > 0 && abort.tag.step <= static_cast<int64_t>(absl::StatusCode::kUnauthenticated);
   return absl::Status(known ? static_cast<absl::StatusCode>(abort.tag.step) : absl::StatusCode::kUnknown, text);
@@ -210,7 +210,7 @@ void Wire::State::OnEvent(uint64_t name) {
     [[maybe_unused]] const ssize_t n = read(rest.fd(), &times, sizeof(times));
     return WatchListeners(EPOLL_CTL_MOD);
   }
-  if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // the other end never sends on it
+  if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // peers send nothing on it
   auto it = incoming.find(name);
   if (it == incoming.end() || Read(*it->second)) return;
   const uint64_t uid = it->second->uid;

@@ -1,18 +1,19 @@
 // Wire: the connections between the processes of a computation.
 //
-// Why not Gloo. A collective of N devices in P processes needs one message between two processes, not one for each pair of devices. A dead
-// peer must fail the launches that need it at once, and nothing else. A running client must be able to reach devices that join later. Gloo
-// (Debian's is from 2022) has one context for each device rank, fixed when it is made, and cannot be interrupted.
+// Gloo does not suffice. A collective of N devices in P processes needs one message between two processes, not one for each pair
+// of devices. A dead peer must fail the launches that need it at once, and nothing else. A running client must be able to reach
+// devices that join later. Gloo (Debian's is from 2022) has one context for each device rank, fixed when it is made, and cannot
+// be interrupted.
 //
-// A process listens on an abstract Unix socket, and on TCP if it is given a name by which others reach it. It publishes its address through
-// the host's key-value callbacks. The address contains a random number unique to the process, so a restarted process is a different one.
-// Each process opens one connection to every process that it sends to, on first use. One thread reads everything that arrives; each sender
-// writes on its own thread. Messages that arrive before they are asked for are kept.
+// A process listens on an abstract Unix socket, and on TCP if it has a name by which other machines reach it. It publishes its
+// address through the host's key-value callbacks. The address contains a random number unique to the process, so a restarted
+// process is a different one. Each process opens one connection to every process that it sends to, on first use. One thread reads
+// all connections; each sender writes on its own thread. Messages that arrive before a Receive asks for them are kept.
 //
 // Invariants:
 //   WI-1  messages with equal tags from one process arrive in the order sent
-//   WI-2  Receive always ends: with the message, or with an error when its launch is aborted or the sender is lost. A process is lost when
-//         a connection to or from it ends, or when the host says so; it stays lost
+//   WI-2  Receive always ends: with the message, or with an error when its launch is aborted or the sender is lost. A process is
+//         lost when a connection to or from it ends, or when the host reports it; it stays lost
 //   WI-3  the reader never waits for another thread, so writing ends as long as the other process lives
 //   WI-4  when no descriptor is free, incoming connections wait; they are tried again ten times a second
 // Any thread.
@@ -31,8 +32,8 @@
 
 namespace pw::pjrt_cpu {
 
-// A process's address. As text: UID SECRET UNIX-NAME HOST PORT ISLAND, separated by blanks, "-" for a missing field. UID differs after a
-// restart.
+// A process's address. As text: UID SECRET UNIX-NAME HOST PORT ISLAND, separated by blanks, "-" for a missing field. UID differs
+// after a restart.
 struct ProcessAddress {
   uint64_t uid = 0;
   uint64_t secret = 0;  // proves that the connecting process got the address from the host
@@ -45,7 +46,7 @@ struct ProcessAddress {
   static absl::StatusOr<ProcessAddress> Parse(absl::string_view text);
 };
 
-// Identifies a message: its launch, its group of devices, its collective and the step of it.
+// Identifies a message by its launch, its group of devices, its collective and the step in the collective.
 struct MessageTag {
   int64_t run = 0;
   uint64_t group = 0;
@@ -70,29 +71,29 @@ struct Message {
 
 class Wire {
  public:
-  // `reachable_as`: this machine's name for others; empty: only processes of this machine connect.
+  // `reachable_as`: this machine's name for other machines; empty: only processes of this machine can connect.
   static absl::StatusOr<std::shared_ptr<Wire>> Open(const std::string& reachable_as, const std::string& island);
   ~Wire();
   Wire(const Wire&) = delete;
 
   const ProcessAddress& self() const;
 
-  // Connects to a process if not connected. Blocks until the connection stands or fails.
+  // Connects to a process if not connected. Blocks until the connection is established or fails.
   absl::Status Connect(const ProcessAddress& to);
   absl::Status Send(uint64_t to, const MessageTag& tag, absl::Span<const absl::string_view> parts);
   absl::StatusOr<Message> Receive(uint64_t from, const MessageTag& tag);
 
   // Marks a launch as aborted: Receive calls for its messages fail, now and later, here and in all processes that this one sends to.
   void Abort(int64_t run, const absl::Status& why);
-  // Returns why the launch was aborted, or OK. `on_abort` is called for every aborted launch, on any thread.
+  // Returns the error with which the launch was aborted, or OK. `on_abort` is called for every aborted launch, on any thread.
   absl::Status Aborted(int64_t run) const;
   void SetOnAbort(std::function<void(int64_t run, const absl::Status&)> on_abort);
-  // The host reports that the process is gone.
+  // Records the host's report that the process is gone.
   void Lose(uint64_t uid, const std::string& why);
-  // Returns why no messages will come from the process, or OK.
+  // Returns the error because of which no messages will come from the process, or OK.
   absl::Status Lost(uint64_t uid) const;
 
-  // Bytes and messages sent so far; separately, those to processes of other islands.
+  // Messages and bytes sent so far, in all, and to processes of other islands.
   struct Traffic {
     int64_t messages = 0;
     int64_t bytes = 0;

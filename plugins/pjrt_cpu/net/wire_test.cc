@@ -131,7 +131,7 @@ TEST(Wire, StrangersAreSentAway) {
   EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// A process that has the secret of `of` and sends arbitrary frames.
+// Liar: a process that has the secret of `of` and sends arbitrary frames.
 class Liar {
  public:
   static constexpr uint64_t kUid = 77;
@@ -181,13 +181,13 @@ class FewFiles {
   rlimit before_;
 };
 
-// Tells whether a wire watches for new connections, from the kernel's information about its epoll. Opens the file in its constructor.
+// ListenerWatch: tells whether a wire watches for new connections, by the kernel's information about its epoll. Opens that file
+// in its constructor.
 class ListenerWatch {
  public:
   explicit ListenerWatch(const Wire& wire) {
     std::vector<std::string> descriptors;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-      descriptors.push_back(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) descriptors.push_back(entry.path().filename());
     for (const std::string& name : descriptors)
       if (IsListener(std::stoi(name), wire.self().unix_name)) listener_ = std::stoi(name);
     for (const std::string& name : descriptors) {

@@ -1,4 +1,5 @@
-// Names of XLA that differ between tensorflow-cpu 2.21 and newer wheels. The rest of this library compiles with both.
+// Uses of XLA that differ between the wheel of tensorflow-cpu 2.21 ("older XLA") and later ones. The rest of libpjrt_cpu.so
+// compiles with both.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,7 @@
 
 namespace pw::pjrt_cpu::versions {
 
-// A program as the compiler takes it. It changes a module in place; the caller keeps it.
+// Returns a program in the form that the compiler takes. The caller keeps a module, and the compiler changes it in place.
 inline const xla::XlaComputation& Borrow(const xla::XlaComputation& program) { return program; }
 #if __has_include("xla/pjrt/maybe_owning_mlir_module.h")
 inline xla::MaybeOwningMlirModule Borrow(mlir::ModuleOp program) { return xla::MaybeOwningMlirModule(program); }
@@ -32,7 +33,8 @@ inline xla::MaybeOwningMlirModule Borrow(mlir::ModuleOp program) { return xla::M
 inline mlir::ModuleOp Borrow(mlir::ModuleOp program) { return program; }
 #endif
 
-// Newer topologies name the machine that their devices belong to, for which the compiler compiles: this one, as XLA's own clients do.
+// Makes a topology. In newer XLA a topology names the machine for which programs are compiled: this machine, as in XLA's own
+// clients.
 template <typename Topology, typename Devices = xla::CpuTopology>
 std::unique_ptr<Topology> MakeTopology(std::vector<xla::CpuTopology::CpuDevice> devices) {
   if constexpr (std::is_constructible_v<Topology, xla::PjRtPlatformId, absl::string_view, absl::string_view, const Devices&>) {
@@ -44,8 +46,7 @@ std::unique_ptr<Topology> MakeTopology(std::vector<xla::CpuTopology::CpuDevice> 
   }
 }
 
-// Returns the sharding of an array as one over tiles. Newer XLA may write it over the named axes of a mesh, and ends the process when such a one is
-// asked for its tiles; where it compares and reshards, it takes either. A template, as older XLA lacks these names.
+// For OverTiles. These are templates, because older XLA lacks the names.
 template <typename Sharding>
 auto TilesOf(const Sharding& sharding, int) -> decltype(Sharding::V3ToV2Sharding(sharding)) {
   return sharding.UseNamedShardingLeaf() ? Sharding::V3ToV2Sharding(sharding) : sharding;
@@ -54,6 +55,8 @@ template <typename Sharding>
 Sharding TilesOf(const Sharding& sharding, long) {
   return sharding;
 }
+// Returns the sharding of an array as a tile assignment. Newer XLA may write it over the named axes of a mesh, and ends the
+// process when such a sharding is asked for its tiles.
 inline xla::HloSharding OverTiles(const xla::HloSharding& sharding) { return TilesOf(sharding, 0); }
 
 }  // namespace pw::pjrt_cpu::versions

@@ -1,7 +1,7 @@
 """jax.experimental.buffer_callback: callbacks that write their results into buffers passed to them.
 
-jax passes the computation's own memory, which is in the same process. Our computations run on workers, so the buffers are numpy arrays in this
-process, and their contents are sent back as the results of a host callback (`callbacks.py`).
+In stock jax the buffers are the computation's own memory, in the same process. Our computations run on workers, so the buffers are numpy arrays in
+this process, and their contents are sent back as the results of a host callback (`callbacks.py`).
 """
 
 import functools

@@ -97,7 +97,7 @@ def _replicated_like(sharding, aval):
 
 
 def _on_all_devices(ctx, results, avals, sharding):
-    """Replicates the results of a callback that one device makes for all. A replicated array can be the program's result and be passed to other
+    """Replicates the results of a callback that only one device calls. A replicated array can be the program's result and be passed to other
     devices and programs."""
     if getattr(ctx.module_context.axis_context, "num_devices", 1) == 1:
         return results
@@ -179,9 +179,9 @@ def _eager(ordinary):
 
 
 def _wait_for_prints():
-    """Makes a call of a function that only prints return after the output is printed, as on jax's own cpu: no result exists that a reader could
-    wait for. The same holds for loops and conditionals outside jit that print. Calls do not wait for the user's own callbacks, which may wait for
-    their caller. A callback does not wait either: the program that called it may hold the device."""
+    """Makes calls of functions that only print return after the output is printed, as on jax's own cpu: there is no result to wait for. The same
+    holds for loops and conditionals outside jit that print. Calls do not wait for the user's own callbacks, which may wait for their caller. A call
+    within a callback does not wait either: the program that called back may hold the device."""
     import jax
 
     ordinary = seams.HANDLE_TOKENS.find()

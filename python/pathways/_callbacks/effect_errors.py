@@ -49,7 +49,7 @@ def _is_told(error):
 
 
 def forget_told(tokens, effect):
-    """Drops the effect's token if it failed with an error already reported; called before a program takes it, which would fail as well."""
+    """Drops the effect's token if it failed with an error already reported. Called before a program takes the token and would fail as well."""
     token = tokens.current_tokens.get(effect)
     texts = _texts(getattr(tokens, "_told", {}), token)
     if texts and str(_error_of(token)) in texts:

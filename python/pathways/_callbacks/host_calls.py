@@ -1,7 +1,7 @@
 """Answers the calls that running computations make into this process (jax.pure_callback, io_callback, debug.callback, debug.print).
 
-The process that jax's client connects to (an agent or a local cluster of one host) listens on a Unix socket and passes the calls on. The
-protocol, in both directions, between it (the door) and us:
+The process that jax's client connects to (an agent or a local cluster of one host) is the door: it listens on a Unix socket and passes the calls
+on. The protocol between the door and us, in both directions:
 
     4 bytes     little-endian length of the header
     header      JSON
@@ -12,9 +12,9 @@ protocol, in both directions, between it (the door) and us:
     us -> door    {"call": n, "ok": false, "code": absl status code, "message": text}
     us -> door    {"companion": token}      the first message; the token also stands in the session's initialization_data
 
-Threads: one thread reads calls. Each call runs on its own thread, from a pool that grows with the number of calls in flight, because a
-callback may wait for another computation that itself calls back. This module does not order calls: a computation waits for the
-answer of an ordered callback before it makes the next call.
+Threads: one thread reads calls. Each call runs on its own thread, from a pool that grows with the number of calls in flight: a callback may
+wait for another computation that itself calls back. This module does not order calls: a computation waits for the answer of an ordered callback
+before it makes the next call.
 """
 
 import collections

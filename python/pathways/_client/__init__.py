@@ -1,9 +1,9 @@
-"""This process as a client of a cluster: its connection, the memory that it shares with it, its share of the devices' time and its virtual slices.
+"""This process as a client of a cluster: its connection, the memory shared with the cluster, its share of the devices' time and its virtual slices.
 
 May import _jax, _cluster and _callbacks.
 
     connection.py     makes jax's client, and starts the process that it connects to
-    doors.py          which of the two ways into a cluster this process takes, and the PJRT one
+    doors.py          chooses the door by which this process enters a cluster; implements the PJRT door
     connect.py        waits until a controller listens
     environment.py    sets environment variables that jax reads
     timer_slack.py    lets the client's idle threads sleep longer

@@ -45,14 +45,15 @@ def _backends():
     return dict(enumerate(_clients)) if found is None else found
 
 
-_NAMES = {"local": "local cluster"}  # of doors, for people
+_NAMES = {"local": "local cluster"}  # of doors, in error texts
 
 
 class _Endpoint:
-    """The run's folder, the process that jax's client connects to (the door), and the local cluster if we started one. A local cluster of one host is one
-    process, and is the door itself. Otherwise the door is an agent. The PJRT door is in this process, and connects to the controller; a local cluster of
-    one host is then in this process too (`in_process`: its flags). An endpoint lives until this process ends. A later connection (after jax's
-    clear_backends) reuses it unless it has failed."""
+    """Holds the run's folder, the process that jax's client connects to (the door), and the local cluster if this process started one.
+
+    The door is an agent, or the one process of a local cluster of one host. The PJRT door is part of this process and connects to the controller; a
+    local cluster of one host then usually runs in this process too (`in_process`: its flags). An endpoint lives until this process ends. A later
+    connection (after jax's clear_backends) reuses it unless it has failed."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -62,7 +63,7 @@ class _Endpoint:
         self.in_process = None
         self.controller = None
         self.address = None
-        self.peers = set()  # what this process is connected to, as its sockets name it
+        self.peers = set()  # the addresses that this process is connected to, as its sockets name them
         self.files = None  # the folder from which the door takes large arrays
         self.callback_socket = None
 
@@ -131,8 +132,8 @@ class _Endpoint:
         return ([self.door] if self.door else []) + (self.cluster.processes if self.cluster else [])
 
     def listens(self):
-        """Whether the processes of this endpoint that clients connect to take connections: the door, and the controller of our own cluster. One that
-        was killed closes its sockets a moment before it can be waited for."""
+        """Whether the door and the controller of our own cluster accept connections. A killed process closes its sockets a moment before its exit
+        status is known."""
         ours = [(self.door, self.address), (self.cluster, self.controller)]
         return all(_listens(address) for process, address in ours if process is not None)
 
@@ -152,7 +153,7 @@ class _Endpoint:
 
 @contextlib.contextmanager
 def _own_stderr():
-    """Gives a tuple with a descriptor of this program's standard error, for a child; an empty one if it has none."""
+    """Yields a tuple with a descriptor of this program's standard error, for a child; an empty one if there is none."""
     try:
         fd = os.dup(2)
     except OSError:
@@ -180,7 +181,7 @@ def _name(peer):
 
 
 def _peers(address):
-    """Returns the names of what listens at an address."""
+    """Returns the addresses of the listener, in the form of _name."""
     if address.startswith("unix:"):
         return {address.removeprefix("unix:")}
     host, _, port = address.rpartition(":")
@@ -204,9 +205,9 @@ def _cut_connections():
 
 
 def _keep_what_is_the_parent_s():
-    """Runs in a forked child. Keeps the parent's clients, arrays and programs from being destroyed: their threads, those of jax's own cpu client
-    included, do not exist in the child, and a destructor would wait for them forever. Each object gets a reference that is never released, so it
-    outlives the interpreter's clean-up."""
+    """Runs in a forked child. Keeps the parent's clients, arrays and programs from being destroyed. Their threads, and those of jax's own cpu client,
+    do not exist in the child, so a destructor would wait forever. Each object gets a reference that is never released, so it outlives the
+    interpreter's clean-up."""
     for client in list(_backends().values()):
         for thing in (client, *client.live_arrays(), *client.live_executables()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -1,11 +1,11 @@
-"""The two doors by which jax enters a cluster, and which one this process takes.
+"""The two doors by which jax enters a cluster, and the choice of this process's door.
 
 "ifrt": jaxlib's IFRT proxy client, which talks to a process beside this one (connection.py). It costs much for each call and nothing for each shard.
-"pjrt": a PJRT plugin in this process, which talks to the cluster itself. It costs little for each call. It does not have everything yet:
-what is missing says so, and names PATHWAYS_DOOR=ifrt. docs/design/two-doors.md has the list.
+"pjrt": a PJRT plugin in this process, which talks to the cluster itself. It costs little for each call. Some features are still missing; their
+errors name PATHWAYS_DOOR=ifrt. docs/design/two-doors.md lists them.
 
-PATHWAYS_DOOR chooses. Without it, a local cluster of one host with few devices is entered by "pjrt", and is part of this process; any other cluster
-by "ifrt".
+PATHWAYS_DOOR chooses. Without it, a process with its own cluster of one host and few CPU devices takes "pjrt", and runs that cluster itself. Others
+take "ifrt".
 """
 
 import ctypes
@@ -28,8 +28,8 @@ _CODES = ("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
 
 @functools.cache
 def chosen():
-    """Returns this process's door: what PATHWAYS_DOOR names when this is first asked, or else the better door for what is known by then. A process has
-    one door, because jax is patched for it."""
+    """Returns this process's door: the value of PATHWAYS_DOOR at the first call, or else the better door for what is known then. A process has one
+    door, because jax is patched for it."""
     door = os.environ.get("PATHWAYS_DOOR") or _better()
     if door not in DOORS:
         raise ValueError(f"PATHWAYS_DOOR must be one of {', '.join(DOORS)}, not '{door}'")
@@ -73,8 +73,8 @@ def load():
 
 
 def cluster_in_this_process():
-    """Whether a local cluster of one host is to be in this process: by the PJRT door, unless PATHWAYS_LOCAL_PROCESS=separate. A forked child takes
-    a process for it, because the device runtime that its parent may have loaded does not survive a fork."""
+    """Whether a local cluster of one host runs in this process: by the PJRT door it does, unless PATHWAYS_LOCAL_PROCESS=separate. A forked child
+    starts a process for it, because the device runtime that its parent may have loaded does not survive a fork."""
     where = os.environ.get("PATHWAYS_LOCAL_PROCESS") or "own"
     if where not in ("own", "separate"):
         raise ValueError(f"PATHWAYS_LOCAL_PROCESS must be own or separate, not '{where}'")
@@ -82,8 +82,8 @@ def cluster_in_this_process():
 
 
 def load_device_runtime(library, log):
-    """Loads a device plugin into this process, before the PJRT door does. XLA reads how much it is to log when it is loaded, and says some things
-    whatever it reads there. They go to the file `log`, as from a process of its own; what matters comes as an error."""
+    """Loads a device plugin into this process, before the PJRT door does. XLA reads its log level when it is loaded, and logs some lines at every
+    level. They go to the file `log`, as from a process of its own; failures reach the user as errors."""
     name, level, stderr = "TF_CPP_MIN_LOG_LEVEL", os.environ.get("TF_CPP_MIN_LOG_LEVEL"), os.dup(2)
     os.environ[name] = "3"
     try:
@@ -102,15 +102,15 @@ def load_device_runtime(library, log):
 
 
 def _access(controller):
-    """Returns the plugin's options for what this user's flags to the controller say: {"token_file": ...} or {"tls": "off"}."""
+    """Returns this user's flags for the controller as options of the plugin: {"token_file": ...} or {"tls": "off"}."""
     words = [str(word) for word in credentials.flags(controller)]
     return {flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(words[::2], words[1::2])}
 
 
 def connect(where, seconds, callback_socket):
     """Opens a session through the PJRT plugin; returns jax's client. `where`: {"cluster": the controller's address}, or {"local": flags of a cluster
-    in this process}. `seconds`: how long a controller may be out of reach. `callback_socket`: where programs' calls of this process's functions are to
-    come."""
+    in this process}. `seconds`: the time for which the controller may be unreachable. `callback_socket`: the path at which the plugin passes on
+    programs' calls of this process's Python functions."""
     token = secrets.token_hex(16)
     options = {**where, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
                "callback_socket": str(callback_socket), "callback_token": token, "virtual_devices": int(virtual_devices.can_hide()),

@@ -37,7 +37,7 @@ _MEMORY = pathlib.Path("/dev/shm")
 
 
 def wanted():
-    """Whether to use shared memory: PATHWAYS_SHARED_MEMORY is "on" or "off"."""
+    """Whether to use shared memory: yes, unless PATHWAYS_SHARED_MEMORY is "off"."""
     return os.environ.get("PATHWAYS_SHARED_MEMORY", "on") != "off"
 
 
@@ -90,8 +90,8 @@ class Uploads:
 
     @contextlib.contextmanager
     def told(self):
-        """Sets the library's environment variables while it connects. Afterwards only the directory stays set; without the size it has no effect on
-        child processes."""
+        """Sets the library's environment variables while it connects. Afterwards only the directory stays set; without the threshold it has no effect
+        on child processes."""
         os.environ.update({DIRECTORY: f"{_DESCRIPTORS}{Uploads._number}", THRESHOLD: str(UPLOAD_BYTES)})
         try:
             yield
@@ -118,8 +118,8 @@ def uploads_into(folder):
 
 
 def _sweep(folder):
-    """Removes the folders of processes that were killed together with their doors: those whose lock is free. Process ids would not do: containers that
-    share this memory have processes of the same ids, or none that is seen."""
+    """Removes the folders of processes that were killed together with their doors: those whose lock is free. Process ids cannot tell: containers that
+    share this memory have equal process ids, or do not see each other's processes."""
     for left in folder.glob("client-*"):
         with contextlib.suppress(OSError):  # gone, or locked: its process lives
             fd = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """Sends programs of many nodes (pathways/v1/program.proto) to the cluster, through the door of this process, and calls them.
 
-By the proxy, a program is one executable. An executable of the PJRT door has all its arrays on one list of devices; so a program is compiled as several
-there, one for each list (plugins/pathways_pjrt/ports.h).
+By the proxy, a program is one executable. An executable of the PJRT door has all its arrays on one list of devices. So a program is compiled there as
+several executables (ports), one for each list (plugins/pathways_pjrt/ports.h).
 """
 
 import base64
@@ -17,14 +17,14 @@ from pathways._jax import placement, seams
 
 @dataclasses.dataclass(frozen=True)
 class Type:
-    """An argument or a result, as devices hold it."""
+    """The type of an argument or a result, and the devices that hold it."""
     dtype: Any
     shape: tuple
     devices: tuple  # in the sharding's order
 
 
 def load(client, program, arguments, results):
-    """Compiles a program. `arguments`, `results`: their types. Returns a function of the arguments' arrays and of a handler for each result."""
+    """Compiles a program. `arguments`, `results`: their types. Returns call(arrays, handlers), which takes a handler for each result."""
     return _Ports(client, program, arguments, results).call if doors.chosen() == "pjrt" else _load_whole(client, program)
 
 
@@ -90,7 +90,7 @@ def _compile(client, module, devices, options):
 
 
 def _module(arguments, results, partitions):
-    """Returns a module with these arguments and results, from which the client library learns their types. Nobody executes it."""
+    """Returns a module with these arguments and results, from which the client library learns their types. It is never executed."""
     takes, gives = [[_tensor(one) for one in types] for types in (arguments, results)]
     names = [f"%arg{i}" for i in range(len(takes))]
     given = ", ".join(f"%0#{i}" for i in range(len(gives))) if len(gives) > 1 else "%0"
@@ -141,7 +141,7 @@ _moves = _Moves()
 
 
 def move(x, sharding, donate):
-    """Returns the array in another sharding, over any devices of its client. Its bytes do not come here."""
+    """Returns the array in another sharding, over any devices of its client. Its bytes do not pass through this process."""
     execute, make = _moves.find(x, sharding, donate)
     [result] = execute([x], [make])
     if donate:

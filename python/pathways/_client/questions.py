@@ -9,7 +9,7 @@ from pathways._client import doors
 
 
 def ask(client, request):
-    """Sends the request, {kind: what}, after all earlier requests of the client; returns the answer."""
+    """Sends the request, {kind: contents}, after all earlier requests of the client; returns the answer."""
     if doors.chosen() == "pjrt":
         return json.loads(doors.ask(client, json.dumps(request)))
     executable = _compile(client, request)
@@ -18,7 +18,7 @@ def ask(client, request):
 
 
 def tell(client, request):
-    """As ask, for a request whose answer says nothing."""
+    """Sends a request like ask(), and reads no answer: it would be empty."""
     if doors.chosen() == "pjrt":
         doors.ask(client, json.dumps(request))
     else:
@@ -27,7 +27,7 @@ def tell(client, request):
 
 @contextlib.contextmanager
 def errors_as(kind, invalid=None):
-    """Raises jax's errors as `kind`, without their codes; those of an argument that is wrong as `invalid`, if it is given."""
+    """Raises jax's errors as `kind`, without their codes; INVALID_ARGUMENT as `invalid`, if that is given."""
     import jax
 
     try:

@@ -1,13 +1,13 @@
-"""`pw.seats`: the devices of a cluster, whether or not their hosts are there."""
+"""`pw.seats`: the devices of a cluster, those of lost hosts included."""
 
 from pathways._client import connection
 from pathways._jax import placement, virtual_devices
 
 
 def seats():
-    """Returns all devices of the cluster, by id: those of jax.devices(), and those of lost hosts, whose seats others may take.
+    """Returns all devices of the cluster, sorted by id: those of jax.devices(), and those of lost hosts, whose seats others may take.
 
-    What a program does on a device whose host is lost raises DATA_LOSS, until another host has taken the seat. docs/faults.md has the rules."""
+    Operations on a device of a lost host raise DATA_LOSS until another host has taken the seat. docs/faults.md has the rules."""
     import jax
 
     client = jax.devices()[0].client

@@ -6,7 +6,7 @@ The policy "share" uses the weight (device time in proportion to weights), the p
 import os
 
 _VARIABLES = {"weight": "PATHWAYS_WEIGHT", "priority": "PATHWAYS_PRIORITY"}
-chosen = {}  # by set_share: {"weight": number, "priority": number}, of those that it was given
+chosen = {}  # the values that set_share was given: {"weight": number, "priority": number}
 
 
 def _number(name, value, where):

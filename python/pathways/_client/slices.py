@@ -82,7 +82,7 @@ class VirtualDeviceSet:
         or few; by default the least loaded devices, then few hosts. exclusive: use devices without other slices. timeout: seconds to wait for
         devices held by others (0: do not wait; None: no limit).
 
-        Raises InfeasibleSlice if the cluster can never satisfy the request, SliceTimeout if it did not in time.
+        Raises InfeasibleSlice if the cluster can never satisfy the request, SliceTimeout if it did not satisfy it in time.
         """
         if shape is not None:
             shape = (shape,) if isinstance(shape, int) else tuple(shape)

@@ -36,7 +36,7 @@ MAGIC = b"pathways.v1.Program\n"
 
 
 def packed(numbers):
-    """Encodes device ids for `executable` and `sharding`. Encode once and reuse: a mesh may have thousands of devices, and many of either use it."""
+    """Encodes device ids for `executable` and `sharding`. Encode once and reuse: a mesh may have thousands of devices, and many of both use it."""
     return b"".join(map(_varint, numbers))
 
 

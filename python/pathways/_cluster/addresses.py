@@ -21,8 +21,8 @@ def is_loopback(host):
 
 
 def listen_proxy(wanted, listen):
-    """Returns where the agent for programs without our package listens: the address wanted, or a free port where the controller's clients connect.
-    None: it is not wanted."""
+    """Returns the address at which the agent for programs without our package listens: `wanted`, or by default a free port on the host of `listen`.
+    Returns None if `wanted` is "none": there is no such agent."""
     if wanted == "none":
         return None
     if wanted is None:

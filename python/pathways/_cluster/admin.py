@@ -14,7 +14,7 @@ class StatusError(RuntimeError):
 
 
 def status(address, seconds=10.0, at_workers=False, access=None):
-    """Returns the status report of the controller whose clients connect to `address`; `at_workers`: whose workers join there.
+    """Returns the status report of the controller at `address`, its address for clients; with `at_workers`, its address for workers.
     `access`: the flags with which to connect; None: this user's."""
     return _ask(address, seconds, "--status-at-workers" if at_workers else "--status", address, f"--status-timeout={seconds}s", access=access)
 
@@ -37,12 +37,13 @@ def suspend(address, client, resume, seconds):
 
 
 def trace(address, seconds, path):
-    """Has the cluster record its events into a file; returns a summary."""
+    """Records the cluster's events into a file; returns a summary."""
     return _ask(address, seconds + 60, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}", "--status-timeout=50s")
 
 
 def create_token(address, user, role, expires, uses):
-    """Makes a token; returns the text of its token file. `expires`: in how many seconds, 0: never. `uses`: of a worker's, 0: any number."""
+    """Makes a token; returns the text of its token file. `expires`: in seconds, 0: never. `uses`: hosts that may join with a worker's, 0: any
+    number."""
     return _say(address, 10.0, "--token-create", address, f"--token-user={user}", f"--token-role={role}", f"--token-expires={expires}s",
                 f"--token-uses={uses}")
 

@@ -1,10 +1,10 @@
-"""Finds the token file with which this user goes to a cluster, in this order:
+"""Finds this user's token file for a cluster, in this order:
 
     1. the file that PATHWAYS_TOKEN_FILE names
     2. the file that `pathways login ADDRESS` stored, ~/.config/pathways/tokens/ADDRESS (XDG_CONFIG_HOME)
     3. the file of a cluster that this user has up, from this machine (records.py)
 
-Programs of ours get the path. The contents are read nowhere in this package but where a token file is made or stored.
+Our programs get the path. This package reads the contents only where it makes or stores a token file.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathways._cluster import records
 
 
 def folder():
-    """Returns the folder of what `pathways login` stored."""
+    """Returns the folder in which `pathways login` stores token files."""
     base = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or pathlib.Path.home() / ".config")
     return base / "pathways" / "tokens"
 
@@ -26,9 +26,9 @@ def stored(address):
 
 
 def flags(address, token_file=None):
-    """Returns the flags with which our programs connect to this address; none if no token is known: a program that needs one then says what is missing.
-    `token_file`: a path that the user has given. A controller asks for no token on a Unix socket, but its other processes may be on a network: of a
-    cluster that this user has up, the file tells their authority."""
+    """Returns the flags with which our programs connect to this address; [] if no token is known: a program that needs one reports that itself.
+    `token_file`: a path that the user has given. A controller asks for no token on a Unix socket, but its other processes may be on a network. The
+    token file of a cluster that this user has up names their authority."""
     return _of_cluster_that_is_up(address) if address.startswith("unix:") else _over_network(address, token_file)
 
 
@@ -50,7 +50,7 @@ def _of_cluster_that_is_up(address):
 
 
 def write(path, text):
-    """Writes a file that only this user can read, in the place of another."""
+    """Writes a file that only this user can read; replaces an older one."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.parent.stat().st_uid != os.getuid() or stat.S_IMODE(path.parent.stat().st_mode) & 0o022:

@@ -3,7 +3,7 @@
     clusters/NAME/state.json    address, shape, and the processes: name, pid, start time, log
     clusters/NAME/*.log
     usage/NAME.sqlite           what users have used of it (`pathways usage`)
-    identities/NAME/            the cluster's certificate authority and tokens, which last longer than it
+    identities/NAME/            the cluster's certificate authority and tokens, which outlive it
 
 A process is identified by its pid and start time together: after a reboot or a wrap-around, another process may have the pid.
 """
@@ -34,13 +34,13 @@ def folder(name):
 
 
 def usage_file(name):
-    """Returns the path of what users have used of a cluster, which lasts longer than it."""
+    """Returns the path of a cluster's usage records, which outlive it."""
     folder(name)  # checks the name
     return home() / "usage" / f"{name}.sqlite"
 
 
 def identity_folder(name):
-    """Returns the folder of a cluster's authority and tokens, which its controller makes; makes the folder around it."""
+    """Returns the folder of a cluster's authority and tokens. The controller makes it; this makes its parent."""
     folder(name)  # checks the name
     around = home() / "identities"
     around.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -159,7 +159,7 @@ def all_recorded():
 
 
 def fetch_logs(name, lines):
-    """Copies the last lines of logs that are elsewhere into the cluster's folder, if the cluster runs."""
+    """Copies the last lines of logs on other machines into the cluster's folder, if the cluster runs."""
     try:
         state = load(name)
     except NotRunning:

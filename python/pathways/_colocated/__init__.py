@@ -2,8 +2,8 @@
 
 May import _jax and _client.
 
-    envelope.py   what travels with a function: the client's Python version, jax configuration, and the sources of its own modules
-    functions.py  in the client: puts functions into envelopes, and lets none of them run here by mistake
+    envelope.py   packs a function with the client's Python version, jax configuration, and the sources of its own modules
+    functions.py  in the client: puts functions into envelopes, and keeps them from running in the client by mistake
     host.py       the process on a host: a worker starts it for each session (pathways/worker/python)
     wire.py       the messages between that process and its worker
 """

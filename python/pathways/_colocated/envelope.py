@@ -2,9 +2,9 @@
 
     pathways-function-1 \\n header as JSON \\n sources, compressed together \\n function
 
-A pickle names modules and does not hold them. Those of libraries have to be installed on the hosts. The modules of the program itself, which lie in no
-place where libraries are installed, travel as source text; the hosts import that text. A function without an envelope, from a client without this
-package, is taken as it is.
+A pickle names modules and does not hold them. Modules of libraries must be installed on the hosts. The program's own modules, those outside the
+folders of libraries, are sent as source text, which the hosts import. A function without an envelope comes from a client without this package, and is
+used as it is.
 """
 
 import json
@@ -57,7 +57,7 @@ def _options():
 
 
 def own_modules():
-    """Returns [({name, file, package}, source)] of the modules that are imported here and are no library's."""
+    """Returns [({name, file, package}, source)] of the imported modules that belong to no library."""
     found, total = [], 0
     libraries = _library_folders()
     for name, module in sorted(sys.modules.items()):
@@ -80,7 +80,7 @@ def own_modules():
 
 
 def _place(module, libraries):
-    """Returns (file, whether it is a package) of a module of the program's own; of a package without a file, its folder. None for others."""
+    """Returns (file, whether it is a package) of one of the program's own modules; None for others. A package without a file has its folder there."""
     paths = getattr(module, "__path__", None)
     file = getattr(module, "__file__", None)
     if file is None and paths is not None:

@@ -1,7 +1,7 @@
 """Colocated functions in the client: each is compiled for the hosts of its devices, in its envelope (envelope.py).
 
-jax runs such a function in this process where the backend cannot take it. A data loader or a checkpoint would then read this machine's files, without
-any error. So for our devices it runs on their hosts, or the call fails.
+If a backend does not support such a function, jax runs it in this process. A data loader or a checkpoint would then read this machine's files,
+without any error. So for our devices a function runs on their hosts, or the call fails.
 """
 
 import functools
@@ -13,8 +13,8 @@ from pathways._jax.after_import import call_after_import
 
 
 def install(is_ours):
-    """Changes jax's modules once they are imported: few programs use them. is_ours(client): whether the client is a Pathways backend. Idempotent."""
-    call_after_import(seams.COLOCATED_FALLBACK.module, lambda _: _change(is_ours))  # it imports the other one
+    """Patches jax's modules when they are imported: few programs do. is_ours(client): whether the client is a Pathways backend. Idempotent."""
+    call_after_import(seams.COLOCATED_FALLBACK.module, lambda _: _change(is_ours))  # this module imports the other one
 
 
 def _change(is_ours):
@@ -41,7 +41,7 @@ def _for_hosts(ordinary, is_ours):
 
 
 def _without_fallback(ordinary, is_ours):
-    """jax takes this process's own CPU devices for those beside an accelerator that has none."""
+    """Refuses accelerators without CPU devices beside them. jax would use this process's own CPU devices instead."""
 
     @functools.wraps(ordinary)
     def find(devices):

@@ -1,10 +1,10 @@
 """The process that runs the colocated functions of one client on one host. A worker starts it (pathways/worker/python), with `python -m`.
 
-Its standard input and output are one socket. The first line that it reads is a greeting. The end of the socket is the end of the worker, or of the
-client, and ends this process at once. Its prints, standard error included, go there, and from there to the client's terminal.
+Its standard input and output are one socket to the worker. The first line that it reads is a greeting. When the socket closes, the worker or the
+client has ended, and this process exits at once. Its prints, standard error included, go to this socket, and from there to the client's terminal.
 Functions and calls come on another socket (wire.py).
 
-jax has one backend here, "cpu", whose devices have the ids that the client knows; those of other hosts are there, and cannot be addressed.
+jax has one backend here, "cpu". Its devices have the ids that the client knows; the devices of other hosts are listed, but not addressable.
 
 Threads: the main one receives. Each stream of calls has a thread while it has calls; each function is loaded on a thread of its own.
 """
@@ -28,7 +28,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Failure(Exception):
-    """An error with a code of absl::Status, whose text says all."""
+    """An error with a code of absl::Status and the whole text for the user."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -36,7 +36,7 @@ class Failure(Exception):
 
 
 def _take_standard_streams():
-    """Returns the descriptor of the socket; what is printed goes there."""
+    """Returns the descriptor of the socket. Prints, standard error included, go there from now on."""
     link = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -58,7 +58,7 @@ def _greeting(link):
 
 
 def _end_with_worker(link):
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also where a function holds the interpreter's lock for ever
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # works even if a function holds the interpreter's lock
 
     def wait():
         while os.read(link, 4096):
@@ -73,14 +73,14 @@ def _refuse_breakpoint(*args, **named):
 
 
 class ClientModules(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports the modules whose sources came from the client. They go before modules of the same name that are installed here."""
+    """Imports the modules whose sources came from the client. They take precedence over installed modules of the same name."""
 
     def __init__(self):
         self._modules = {}  # name: (module, source)
         self._lock = threading.Lock()
 
     def add(self, modules):
-        """A source that has changed replaces the module: functions that come later import it anew."""
+        """Adds modules. A changed source replaces its module: functions that come later import it anew."""
         with self._lock:
             for module, source in modules:
                 known = self._modules.get(module["name"])
@@ -108,12 +108,12 @@ class ClientModules(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 class Function:
-    """A function, from the moment when its text has come."""
+    """A function of the client. A thread of its own loads it."""
 
     def __init__(self, host, header, text):
         self.name = header["name"]
         self._host = host
-        self._inputs, self._outputs = header["inputs"], header["outputs"]  # of each array the ids of this host's devices, in order
+        self._inputs, self._outputs = header["inputs"], header["outputs"]  # for each array, the ids of its devices on this host, in order
         self._ready = threading.Event()
         self.error = None
         self.has_results = bool(self._outputs)
@@ -153,7 +153,7 @@ class Function:
         (self._function, self._in_tree, self._in_specs, self._out_tree, self._out_specs, self._devices) = colocated.unpickle(function)
 
     def call(self, parts):
-        """Runs the function on the bytes of this host's shards of its arguments; returns those of its results."""
+        """Runs the function. `parts`: the bytes of this host's shards of the arguments. Returns those of the results."""
         from pathways._jax import colocated
 
         self._ready.wait()
@@ -205,7 +205,7 @@ class Function:
         return parts
 
     def _check(self, i, result, spec):
-        """Whether the result is of strings."""
+        """Checks the result's type, shape and sharding. Returns whether it is an array of strings."""
         import jax
 
         if not isinstance(result, jax.Array):
@@ -228,7 +228,7 @@ class Host:
         self.name = greeting["host"]
         self.modules = ClientModules()
         self.devices = {}  # this host's, by id
-        self._processes = greeting["hosts"]  # the ids of the devices of each
+        self._processes = greeting["hosts"]  # for each host, the ids of its devices
         self._self = greeting["self"]
         self._jax_lock = threading.Lock()
         self._functions = {}
@@ -283,7 +283,7 @@ class Host:
                     del self._streams[stream]
                     return
             self._call(*item)
-            del item  # the function may go
+            del item  # releases the function
 
     def _call(self, number, function, parts):
         try:

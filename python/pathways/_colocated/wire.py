@@ -1,4 +1,4 @@
-"""The messages between a worker and this process: pathways/worker/python/message.h describes them."""
+"""The messages between a worker and its Python process (host.py): pathways/worker/python/message.h describes them."""
 
 import fcntl
 import json
@@ -30,7 +30,7 @@ class Connection:
         self._socket.send(bytes.fromhex(key))
 
     def receive(self):
-        """Returns (header, [bytes-like parts]); None at the end."""
+        """Returns (header, [bytes-like parts]); None at the end of the connection."""
         packet, files, _, _ = socket.recv_fds(self._socket, _MOST_PACKET_BYTES, 1)
         if not packet:
             return None
@@ -86,12 +86,12 @@ def _read(message):
 
 
 def bytes_of(array):
-    """Returns the bytes of a numpy array, dense and row-major, as an array of them."""
+    """Returns the bytes of a numpy array, dense and row-major, as a uint8 array."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def strings_of(data, shape):
-    """Returns the numpy array of the strings that jaxlib has serialized so."""
+    """Parses strings that jaxlib has serialized (see bytes_of_strings); returns a numpy array of this shape."""
     strings, at = [], 0
     data = bytes(data)
     while at < len(data):

@@ -1,4 +1,4 @@
-"""The commands of the command line that use a running cluster, a recording or a checkout. _launchers has those that start and stop clusters.
+"""The commands that use a running cluster, a recording or a checkout. _launchers has the commands that start and stop clusters.
 
 May import _cluster and _client.
 """

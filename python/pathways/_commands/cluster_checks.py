@@ -3,7 +3,7 @@
 from pathways._commands.findings import ERROR, OK, WARNING, Finding
 from pathways._commands.status_text import amount
 
-# More commands in flight than this, and than this many times the median of the hosts: the host lags.
+# A host lags if more than LAG_COMMANDS are in flight there, and more than LAG_FACTOR times the median of the hosts.
 LAG_COMMANDS, LAG_FACTOR = 64, 4
 FULL_MEMORY = 0.95
 CLOCK_SECONDS = 1.0
@@ -105,7 +105,7 @@ def hangs(report):
 
 
 def machines(report):
-    """Looks at what each host has told of its machine: its clock, release, open files and shared memory."""
+    """Checks each host's report on its machine: its clock, release, open files and shared memory."""
     found = []
     for host in report.get("hosts", []):
         if machine := host.get("machine"):

@@ -1,4 +1,5 @@
-"""Implements the commands of the command line. Each takes the parsed arguments and returns the exit status."""
+"""Implements the commands that use a cluster: run, status, share, drain, suspend, resume, trace, check and logs. Each takes the parsed arguments and
+returns the exit status."""
 
 import json
 import os

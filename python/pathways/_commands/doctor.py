@@ -1,4 +1,4 @@
-"""`pathways doctor`: asks everything that can be wrong with a cluster and with this machine, and says what to do (docs/operators.md)."""
+"""`pathways doctor`: checks a cluster and this machine for faults, and names a remedy for each (docs/operators.md)."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def _machine():
 
 
 def _processes(state):
-    """Looks at the processes that `pathways up` has started on this machine."""
+    """Checks the processes that `pathways up` has started on this machine."""
     found = []
     for member in state.members if state.engine == "local" else []:
         where = f"{member.name} (pid {member.pid})"
@@ -31,7 +31,7 @@ def _processes(state):
 
 
 def _workers_here(report, known):
-    """Looks at the cluster's workers on this machine, but for those processes whose pids are known."""
+    """Checks the cluster's workers on this machine, except the processes with the pids in `known`."""
     found = []
     for host in report.get("hosts", []):
         if host["pid"] not in known and machine_checks.is_worker_here(host["pid"], host["name"]):
@@ -47,13 +47,13 @@ def _cluster(address, known, release):
                         "see whether its process runs and can be reached from here; 'pathways up' starts one, 'pathways logs controller' has its log")]
     found = [Finding(OK, "controller", address, f"answers; up for {report.get('uptime_seconds', 0):.0f} s"), *cluster_checks.all_checks(report, release)]
     workers = report.get("workers_address", "")
-    if not workers.removeprefix("tcp:").startswith("0.0.0.0:"):  # which says of no machine where it listens
+    if not workers.removeprefix("tcp:").startswith("0.0.0.0:"):  # a wildcard, which names no machine
         found += machine_checks.port("the controller's port for workers", workers, "open it in the firewall, or start the controller with another --listen-workers")
     return found + _workers_here(report, known)
 
 
 def _recorded(args):
-    """Returns the cluster that `up` has recorded, if it runs and no other is named; and what is wrong where it has ended by itself."""
+    """Returns (state, findings): the cluster that `up` has recorded, if it runs and no other is named; a finding if it has ended by itself."""
     if args.address or os.environ.get("PATHWAYS_ADDRESS"):
         return None, []
     try:

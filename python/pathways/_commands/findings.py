@@ -1,4 +1,4 @@
-"""What `pathways doctor` has found out: each check with its outcome, and how they are shown."""
+"""The findings of `pathways doctor`: the outcome of each check, and their table."""
 
 import dataclasses
 
@@ -11,10 +11,10 @@ class Finding:
     """The outcome of one check of one thing."""
 
     level: str        # OK, WARNING or ERROR
-    check: str        # what was asked: "disk", "hosts", ...
-    where: str        # of what: "this machine", "host h0", a path
-    text: str         # what was seen
-    remedy: str = ""  # what to do about it; every finding that is not OK has one
+    check: str        # the name of the check: "disk", "hosts", ...
+    where: str        # the thing checked: "this machine", "host h0", a path
+    text: str         # the observation
+    remedy: str = ""  # the remedy; every finding that is not OK has one
 
     def __post_init__(self):
         assert self.level in _ORDER and bool(self.remedy) == (self.level != OK), self
@@ -28,7 +28,7 @@ def worst(findings):
 
 
 def exit_status(findings):
-    """0: nothing is wrong; 1: there are warnings; 2: there are errors."""
+    """Returns 0 if nothing is wrong, 1 if there are warnings, 2 if there are errors."""
     return _ORDER.index(worst(findings))
 
 

@@ -1,4 +1,4 @@
-"""What `pathways top` shows, computed from two status reports of one controller (docs/status.md), the later one and an earlier one. Pure."""
+"""Computes the view of `pathways top` from two status reports of one controller (docs/status.md), an earlier and a later one. Pure."""
 
 import dataclasses
 
@@ -9,11 +9,11 @@ class HostLoad:
     island: str
     state: str
     devices: int
-    load: float | None      # the share of its devices' time that computations took between the reports; None: not known
+    load: float | None      # the share of its devices' time that computations took between the reports; None: unknown
     used_bytes: int
     limit_bytes: int        # 0: no limit
     in_flight: int
-    waiting: int            # commands parked there
+    waiting: int            # commands parked on the host
     bytes_per_second: float  # between the controller and the host
 
 
@@ -24,7 +24,7 @@ class ClientLoad:
     weight: float
     priority: int
     entitled: float | None  # its share of device time by its weight, among the clients with work; None: it has no work
-    got: float | None       # its share of the device time that all clients got; None: nobody got any
+    got: float | None       # its share of the device time that all clients got; None: no client got any
     waiting: int
     running: int
     per_second: float       # computations done
@@ -42,7 +42,7 @@ class View:
     queue: int              # computations that are not granted yet
     granted_per_second: float
     hangs: list             # as in the report
-    events: list            # likewise, the newest first
+    events: list            # as in the report, but the newest first
 
     def fields(self):
         return dataclasses.asdict(self)
@@ -53,7 +53,7 @@ def _by_id(report, kind):
 
 
 def _rate(now, before, key, seconds):
-    """Returns the increase of a counter each second. A counter that is smaller than before has begun anew."""
+    """Returns the increase of a counter each second. A counter that is smaller than before has begun again from 0."""
     increase = now.get(key, 0) - before.get(key, 0)
     return (increase if increase >= 0 else now.get(key, 0)) / seconds
 

@@ -28,7 +28,7 @@ def _existing(path):
 
 
 def space(check, what, path, little, remedy):
-    """Looks at the free space below `path`: an error with less than a tenth of `little` bytes, a warning with less than `little`, or 3 % of all."""
+    """Checks the free space at `path`. Error: less than a tenth of `little` bytes. Warning: less than `little`, or than 3 % of the disk."""
     try:
         usage = shutil.disk_usage(_existing(path))
     except OSError as error:
@@ -54,7 +54,7 @@ def folders(home, cache):
 
 
 def compile_cache(cache, limit):
-    """Looks at the folder of compiled programs. `cache` None: it is switched off."""
+    """Checks the folder of compiled programs. `cache` None: it is switched off."""
     if cache is None:
         return [Finding(OK, "compile cache", "this machine", "switched off: PATHWAYS_COMPILE_CACHE=off")]
     if not cache.exists():
@@ -71,7 +71,7 @@ def compile_cache(cache, limit):
 
 
 def _file_limit(what, soft, hard, used=None):
-    """`used`: files that are open now; None: not known."""
+    """Checks a limit on open files. `used`: files that are open now; None: unknown."""
     ample = max(soft, hard) if used is None else soft  # our processes raise their own limit to the hard one
     text = f"{what} may open {ample} files" + ("" if used is None else f", and has {used} open")
     remedy = "raise the limit before it is started: ulimit -n 65536, LimitNOFILE= of its service, or /etc/security/limits.conf"
@@ -88,7 +88,7 @@ def own_file_limit():
 
 
 def process_files(name, pid):
-    """Looks at the open files of one process of ours on this machine."""
+    """Checks the open files of one of our processes on this machine."""
     try:
         line = next(line for line in pathlib.Path(f"/proc/{pid}/limits").read_text().splitlines() if line.startswith("Max open files"))
         soft, hard = (1 << 62 if word == "unlimited" else int(word) for word in line.split()[3:5])
@@ -116,7 +116,7 @@ def is_worker_here(pid, host):
 
 
 def stopped(name, pid):
-    """Finds a process that somebody has stopped (SIGSTOP, a debugger, a frozen container)."""
+    """Reports a process that is stopped (by SIGSTOP, a debugger, a frozen container)."""
     if state(pid) not in ("T", "t"):
         return []
     return [Finding(ERROR, "processes", f"{name} (pid {pid})", "is stopped: it answers nobody, and what needs it waits",
@@ -124,7 +124,7 @@ def stopped(name, pid):
 
 
 def port(what, address, remedy):
-    """Tries to connect to a TCP address; others (Unix sockets) are not of this check."""
+    """Checks that a TCP address accepts a connection; skips Unix sockets."""
     address = address.removeprefix("tcp:")
     if not address or address.startswith("unix:"):
         return []

@@ -13,7 +13,7 @@ _SECONDS = 10
 
 
 def _token(path):
-    """Returns the secret in the file: the first word, or what follows `token` in a token file of an operator."""
+    """Returns the secret in the file: its first word, or the field `token` of an operator's token file."""
     with open(path) as file:
         text = file.read(64 << 10)
     found = re.search(r"^token (\S+)$", text, re.M)

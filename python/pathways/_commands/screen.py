@@ -33,7 +33,7 @@ def _paint(line, color, colors):
 
 def _hosts(view, room):
     lines = [("HOST              ISLAND      STATE   DEV  LOAD             MEMORY                     IN FLIGHT  PARKED  TRAFFIC/s", BOLD)]
-    # The busiest stay where there is no room for all; what does not answer comes first.
+    # If there is no room for all hosts, show those that do not answer, then the busiest.
     order = sorted(view.hosts, key=lambda host: (host.state == "up", -(host.load or 0.0)))
     shown = {id(host) for host in order[: max(1, room - 2)]} if len(order) > room - 1 else {id(host) for host in order}
     for host in view.hosts:

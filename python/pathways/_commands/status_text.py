@@ -66,7 +66,7 @@ def _slice(one):
     return f"{what}   on {_ids(one['devices'])} of island {one['island']}, mapping {one['epoch']}{broken}"
 
 
-# The last events are shown.
+# Only this many of the latest events are shown.
 SHOWN_EVENTS = 5
 
 

@@ -56,7 +56,7 @@ def revoke(args):
 
 
 def login(args):
-    """Stores a token file once the cluster has let it in."""
+    """Stores a token file after the cluster has accepted it."""
     if args.token_file:
         with open(args.token_file) as file:
             text = file.read()

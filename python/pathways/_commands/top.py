@@ -1,4 +1,4 @@
-"""`pathways top`: shows what a cluster does, again and again, until q or Ctrl-C (docs/operators.md)."""
+"""`pathways top`: shows the load of a cluster, and refreshes it until q or Ctrl-C (docs/operators.md)."""
 
 import json
 import os
@@ -12,12 +12,12 @@ import tty
 from pathways._cluster import admin, records
 from pathways._commands import load_view, screen
 
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen without a cursor; back to the first
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # to the alternate screen, without a cursor; back to the normal one
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class _Terminal:
-    """The screen and the keys. Leaves both as they were."""
+    """The screen and the keyboard; restores both at the end."""
 
     def __enter__(self):
         self._input = sys.stdin.fileno() if sys.stdin.isatty() else None
@@ -38,7 +38,7 @@ class _Terminal:
         sys.stdout.flush()
 
     def wants_to_leave(self, seconds):
-        """Waits so long for a key; returns whether it was q."""
+        """Waits for `seconds`. Returns True as soon as q is pressed or the input ends, else False."""
         if self._input is None:
             time.sleep(seconds)
             return False

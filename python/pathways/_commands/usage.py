@@ -1,4 +1,4 @@
-"""`pathways usage`: what each user has used of the cluster, by day, from the file that its controller writes (docs/operators.md)."""
+"""`pathways usage`: shows each user's usage of the cluster by day, from the file that its controller writes (docs/operators.md)."""
 
 import csv
 import datetime
@@ -9,13 +9,13 @@ import sys
 from pathways._cluster import records
 
 COLUMNS = ("day", "user", "device_seconds", "computations", "compile_seconds", "array_byte_seconds", "sessions")
-_FORM = 1  # of the table: pathways/usage/usage_file.cc
-_BYTE_SECONDS = (1 << 30) * 3600.0  # of a GiB for an hour
+_FORM = 1  # the version of the table: pathways/usage/usage_file.cc
+_BYTE_SECONDS = (1 << 30) * 3600.0  # in a GiB hour
 
 
 def read(path, since, user=None):
     """Returns the rows from the day `since` on (YYYY-MM-DD), each as a dictionary, by day and user."""
-    import sqlite3  # other commands need none, and some Pythons have none
+    import sqlite3  # other commands do not need it, and some Pythons lack it
 
     path = pathlib.Path(path)
     if not path.exists():

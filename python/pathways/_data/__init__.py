@@ -2,8 +2,8 @@
 
 May import _client.
 
-    feed.py     on each host: makes the host's part of each batch, and keeps the states of the iterator that may be asked for
-    batches.py  in the client: has batches made ahead, and hands them out in order
+    feed.py     on each host: makes the host's part of each batch, and keeps the latest states of the host's iterator
+    batches.py  in the client: requests batches ahead of their use, and returns them in order
 """
 
 from pathways._data.batches import Batches, data

@@ -1,4 +1,4 @@
-"""`pw.data`: has batches made on the hosts ahead of their use, and hands them out in order."""
+"""`pw.data`: requests batches from the hosts ahead of their use, and returns them in order."""
 
 import atexit
 import collections
@@ -14,15 +14,15 @@ from pathways._data.feed import Feed
 
 
 def data(make, sharding, *, prefetch=2, state=None):
-    """Returns an iterator over batches that are made on the hosts of their devices, and no byte of which passes this process.
+    """Returns an iterator over batches that are made on the hosts of their devices. Their bytes do not pass through this process.
 
-    `make(part, parts)` is called on each host once and returns an iterable: a generator, grain, tf.data, torch's DataLoader. It yields the host's part of
-    each batch, `part` of `parts`, as numpy arrays in any tree. Parts are put together as by `jax.make_array_from_process_local_data`: with the first
-    dimension sharded over 4 hosts, parts of 8 rows make batches of 32. All batches have the same shapes. The pipeline ends when the first host's iterator
-    does; the batches that other hosts have beyond are left.
+    `make(part, parts)` is called on each host once and returns an iterable: a generator, grain, tf.data, torch's DataLoader. It yields the host's
+    part of each batch, `part` of `parts`, as numpy arrays in any tree. Parts are put together as by `jax.make_array_from_process_local_data`: with
+    the first dimension sharded over 4 hosts, parts of 8 rows make batches of 32. All batches have the same shapes. The pipeline ends when one host's
+    iterator ends; further batches of other hosts are dropped.
 
-    `sharding`: a NamedSharding of all arrays of a batch, or a tree of them. `prefetch`: how many batches are made and brought to the devices before they
-    are asked for. `state`: what `Batches.state()` returned, to go on from there.
+    `sharding`: a NamedSharding of all arrays of a batch, or a tree of them. `prefetch`: the number of batches that are made and brought to the
+    devices ahead of their use. `state`: a result of `Batches.state()`, from which the pipeline resumes.
     """
     return Batches(make, sharding, prefetch, state)
 
@@ -32,7 +32,7 @@ _open = weakref.WeakSet()  # all Batches of this process
 
 @atexit.register
 def _close_all():
-    """jax's client objects of the hosts' iterators cannot be dropped after their modules, nor after the connection."""
+    """Drops jax's client objects of the hosts' iterators while their modules and the connection still exist."""
     for batches in list(_open):
         batches.close()
 
@@ -40,7 +40,7 @@ def _close_all():
 class Batches:
     """Batches from the hosts. See `pw.data`; one thread uses it.
 
-    A thread of its own asks the hosts for batches, so other functions of this program on the hosts need not wait for them.
+    A separate thread requests batches from the hosts, so other functions of this program on the hosts need not wait for them.
     """
 
     def __init__(self, make, sharding, prefetch, state):
@@ -68,14 +68,14 @@ class Batches:
         return batch
 
     def state(self):
-        """Returns where the pipeline is, after the last batch that it handed out: {"batches": number, "hosts": [bytes of each host]}. It can be pickled.
+        """Returns the position after the last batch that was returned: {"batches": number, "hosts": [bytes of each host]}. It can be pickled.
 
-        The iterators' own states, where they have `get_state` and `set_state`, or `state_dict` and `load_state_dict`. Otherwise the batches before it are
-        made again and dropped, when one goes on from there."""
+        It holds the states of iterators that have `get_state` and `set_state`, or `state_dict` and `load_state_dict`. Other iterators start from the
+        beginning when the pipeline resumes: the earlier batches are made again and dropped."""
         return self._thread.submit(self._read_state).result()
 
     def close(self):
-        """Lets go of the hosts' iterators. What was handed out stays."""
+        """Drops the hosts' iterators. Batches already returned stay valid."""
         self._ended = True
         self._coming.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -107,7 +107,7 @@ class Batches:
     def _read_state(self):
         number = self._number(self._delivered)
         parts, sizes = map(np.asarray, self._feed.state_size(number))
-        longest = 1 << int(max(sizes.max(), 1) - 1).bit_length()  # few lengths, since each is compiled
+        longest = 1 << int(max(sizes.max(), 1) - 1).bit_length()  # powers of two, since each length is compiled
         room = jax.device_put(np.zeros((self._count, longest), np.uint8), NamedSharding(self._each.mesh, PartitionSpec("device", None)))
         rows = np.asarray(self._feed.state(number, room))
         of_part = {int(part): rows[at, :sizes[at]].tobytes() for at, part in enumerate(parts)}  # the same on each device of a host

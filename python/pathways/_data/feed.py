@@ -1,4 +1,4 @@
-"""The host's end of `pw.data`: one object on each host, which its client calls for one batch after the other."""
+"""The host's end of `pw.data`: one object on each host, which the client calls for one batch after the other."""
 
 import collections
 import pickle
@@ -13,10 +13,10 @@ _END = object()
 class Feed:
     """Makes the host's part of each batch.
 
-    `make(part, parts)` returns what yields this host's part of each batch: numpy arrays in any tree. `shardings`: of the leaves of a batch, on the
-    hosts' CPU devices; one, or a tree of them. `state`: where to begin, as Batches.state() returns it. `kept`: how many of the latest states may be asked for.
+    `make(part, parts)` returns an iterable of this host's part of each batch: numpy arrays in any tree. `shardings`: of the leaves of a batch, on the
+    hosts' CPU devices; one, or a tree of them. `state`: the position to begin at, from Batches.state(). `kept`: the number of latest states to keep.
 
-    A state is that after a number of batches. An iterator that cannot tell its state is made anew instead, and the batches are skipped.
+    A state belongs to a number of batches. An iterator without a state is made anew when the pipeline resumes, and that many batches are skipped.
     """
 
     def __init__(self, make, shardings, state, kept):
@@ -26,10 +26,10 @@ class Feed:
         self._kept = kept
         self._iterator, self._source, self._part = None, None, None
         self._shapes = None  # of the first batch
-        self._like = None    # the first batch: what is handed out after the end, when nobody looks at it
+        self._like = None    # the first batch: returned after the end, where its contents do not matter
 
     def next(self, call):
-        """Returns (whether there was a batch, the batch). `call`: an element for each device; its devices say which hosts take part."""
+        """Returns (whether there was a batch, the batch). `call`: an element for each device; its devices determine the hosts that take part."""
         self._start(call)
         try:
             batch = jax.tree.map(np.asarray, next(self._iterator))
@@ -43,12 +43,12 @@ class Feed:
         return self._all(call, True), self._to_devices(batch)
 
     def state_size(self, number):
-        """Returns, for each device, which part this host makes, and the bytes of its state after so many batches."""
+        """Returns, for each device, the number of this host's part, and the bytes of its state after `number` batches."""
         size = len(self._state_after(number))
         return self._all(number, self._part, np.int32), self._all(number, size, np.int32)
 
     def state(self, number, room):
-        """Returns that state itself in each row of `room`, which is as long as the longest."""
+        """Returns an array like `room` with that state in each row. A row has room for the longest state of all hosts."""
         rows = room.sharding.shard_shape(room.shape)
         content = np.zeros(rows[1], np.uint8)
         state = np.frombuffer(self._state_after(number), np.uint8)
@@ -80,7 +80,7 @@ class Feed:
         self._made = batches
 
     def _methods(self):
-        """Returns what has the methods of a state (None: nothing), and their names."""
+        """Returns (the object that has the methods of a state, their names); (None, (None, None)) if there is none."""
         for owner in (self._iterator, self._source):
             for names in _METHODS:
                 if all(hasattr(owner, name) for name in names):
@@ -109,7 +109,7 @@ class Feed:
                              "batch at the end, or fill it up")
 
     def _all(self, call, value, dtype=np.bool_):
-        """Returns an array like `call` whose elements of this host have a value."""
+        """Returns an array like `call` whose elements on this host are `value`."""
         shards = [jax.device_put(np.full(shard.data.shape, value, dtype), shard.device) for shard in call.addressable_shards]
         return jax.make_array_from_single_device_arrays(call.shape, call.sharding, shards)
 

@@ -2,10 +2,10 @@
 
 May import no other room.
 
-    replicas.py   which devices are a data-parallel replica, and the meshes of those that are present
-    parts.py      state as parts: what one replica holds, as arrays of its own
+    replicas.py   the devices of each data-parallel replica, and the meshes of the replicas that are present
+    parts.py      splits a state into parts: the arrays of one replica
     snapshots.py  copies of parts in the host memory of other replicas
-    watch.py      notices replicas that are back
+    watch.py      detects replicas that are back
     training.py   makes steps, and carries the state over a loss or a return
 """
 

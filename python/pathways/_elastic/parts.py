@@ -1,7 +1,7 @@
-"""State as parts: what one replica holds of each array, as arrays of that replica's devices alone.
+"""Splits a state into parts, and joins parts. A part is one replica's share of each array, as arrays on that replica's devices alone.
 
-An array over several replicas is lost with any of them. Its parts are not: taking an array apart and putting parts together names the same
-memory anew, and nothing is copied.
+An array over several replicas is lost when one of them is lost; the parts of the other replicas are not. Splitting and joining make new arrays over
+the same memory, and copy nothing.
 """
 
 import jax
@@ -10,7 +10,7 @@ from pathways._elastic.replicas import scattered_dimension
 
 
 class Layout:
-    """Where the arrays of a state are: their shapes, and the specs of their shardings. Immutable."""
+    """The shapes of a state's arrays, and the specs of their shardings. Immutable."""
 
     def __init__(self, replicas, leaves, specs):
         self.replicas, self.specs = replicas, specs
@@ -19,7 +19,7 @@ class Layout:
 
     @property
     def scattered(self):
-        """Whether there is state that no replica holds twice."""
+        """Whether an array is cut along the axis of the replicas, so that no other replica has the same part."""
         return any(dimension is not None for dimension in self.dimensions)
 
     def shardings(self, present, memory_kind=None):

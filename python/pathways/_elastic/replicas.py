@@ -1,4 +1,4 @@
-"""Which devices are a data-parallel replica, and the meshes of those that are present."""
+"""The devices of each data-parallel replica, and the meshes of the replicas that are present."""
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ class Replicas:
         return tuple(r for r in self.all if devices.issuperset(self.devices(r)))
 
     def mesh(self, present):
-        """Returns the mesh of these replicas, of one perhaps; it has the axes of the whole mesh."""
+        """Returns the mesh of these replicas (one or more), with the axes of the whole mesh."""
         if present not in self._meshes:
             devices = np.moveaxis(np.stack([self._groups[r] for r in present]), 0, self._at)
             self._meshes[present] = Mesh(devices, self._mesh.axis_names, axis_types=self._mesh.axis_types)

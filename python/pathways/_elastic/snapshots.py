@@ -1,7 +1,7 @@
-"""Copies of parts in the host memory of other replicas, for state that no replica holds twice.
+"""Copies of parts in the host memory of other replicas, for state that is cut along the axis of the replicas.
 
-A snapshot is taken in the background: the copies are asked for, and the snapshot counts once they have arrived. Each replica's parts go to
-its own hosts' memory and to those of the next replica, directly from host to host. So the loss of a replica leaves a copy of everything.
+A snapshot is taken in the background: its copies are requested, and it is used once they have arrived. Each replica's parts go to the memory of
+its own hosts and of the next replica's, directly from host to host. So the loss of a replica leaves a copy of everything.
 """
 
 import jax
@@ -11,7 +11,7 @@ HOST_MEMORY = "pinned_host"
 
 
 def works(arrays):
-    """Waits for these arrays. False: one is lost."""
+    """Waits for these arrays; returns False if one is lost."""
     try:
         jax.block_until_ready(arrays)
     except jax.errors.JaxRuntimeError:
@@ -29,7 +29,7 @@ class Snapshot:
                 self._copies[r][where] = jax.device_put(own, layout.shardings((where,), HOST_MEMORY))
 
     def arrived(self):
-        """Whether nothing is under way any more. Asks for all: a client learns that an array is ready only after it has asked."""
+        """Whether no copy is in flight any more. Asks for every array, since a client learns that an array is ready only after it has asked."""
         return all([array.is_ready() for copies in self._copies.values() for arrays in copies.values() for array in arrays])
 
     def sound(self):
@@ -37,7 +37,7 @@ class Snapshot:
         return works(self._copies)
 
     def forget_all_but(self, alive):
-        """The copies of other replicas are lost, also if these come back."""
+        """Drops the copies in the memory of other replicas: they are lost, even if those replicas come back."""
         for copies in self._copies.values():
             for where in set(copies) - set(alive):
                 del copies[where]

@@ -18,12 +18,12 @@ def elastic(step, state, *, axis=None, batch=None, mesh=None, snapshot_every=0, 
     """Returns an `Elastic`, which makes steps of training that outlive the loss of hosts, and use hosts that return.
 
     `step(state, batch) -> (state, result)` is a function for jax.jit. The arrays of `state` are on one mesh. Its axis `axis` (the first one, if
-    none is named) is that of the data-parallel replicas; a replica is what leaves and comes.
+    none is named) is that of the data-parallel replicas; replicas leave and come back as a whole.
 
-    `batch`: the PartitionSpec of all arrays of a batch; P(axis) if there is none. A batch is in this process's memory (numpy), and must divide by
-    each number of replicas that may be present. `mesh`: of all replicas, where the state is on some of them only. `snapshot_every`: the steps
-    between two snapshots, for state that is cut along `axis`. `min_replicas`: with fewer, a step waits, `timeout` seconds at most (None: for
-    ever). `on_change(replicas, error)` is called when replicas have left (with the error) or come (with None).
+    `batch`: the PartitionSpec of all arrays of a batch; P(axis) if there is none. A batch is in this process's memory (numpy), and must be divisible
+    by each number of replicas that may be present. `mesh`: the mesh of all replicas, if the state is on some of them only. `snapshot_every`: the
+    steps between two snapshots, for state that is cut along `axis`. `min_replicas`: with fewer, a step waits, `timeout` seconds at most (None: no
+    limit). `on_change(replicas, error)` is called when replicas have left (with the error) or come (with None).
     """
     training = Elastic(step, state, axis, batch, mesh, snapshot_every)
     training._watch_with(min_replicas, poll_seconds, timeout, on_change)
@@ -33,8 +33,8 @@ def elastic(step, state, *, axis=None, batch=None, mesh=None, snapshot_every=0, 
 class Elastic:
     """A training that outlives its hosts. See `pw.elastic`; one thread uses it.
 
-    What is kept, the state after a step, has been taken apart and was ready on every replica then. So the loss of some leaves the parts of the
-    others; an array that is taken apart after the loss would be lost for all.
+    The state kept after a step is already taken apart, and was ready on every replica at that time. So if replicas are lost, the parts of the others
+    remain. An array that is taken apart only after the loss would be lost as a whole.
     """
 
     def __init__(self, step, state, axis, batch, mesh, snapshot_every):
@@ -53,7 +53,7 @@ class Elastic:
                              "say snapshot_every=N, the number of steps between two snapshots")
         self._step, self._compiled = step, {}
         self._batch_spec = PartitionSpec(self._replicas.axis) if batch is None else batch
-        self.steps = 0  # that have been made
+        self.steps = 0  # completed
         self._leaves, self._parts = leaves, self._take_apart(leaves, self._present)
         self._every = snapshot_every if self._layout.scattered else 0
         self._since, self._behind = [], []  # the batches since the last snapshot; of these, those that must be done again
@@ -70,12 +70,12 @@ class Elastic:
 
     @property
     def state(self):
-        """The state after the last step, on the replicas that were present then."""
+        """Returns the state after the last step, on the replicas that were present then."""
         return jax.tree.unflatten(self._tree, self._leaves)
 
     @property
     def replicas(self):
-        """The replicas that are present: their places on the axis."""
+        """Returns the replicas that are present, as positions on the axis."""
         return self._present
 
     @property
@@ -83,7 +83,7 @@ class Elastic:
         return self._replicas.mesh(self._present)
 
     def __call__(self, batch):
-        """Makes a step, with as many attempts as it takes. Returns its result in this process's memory (numpy)."""
+        """Makes a step, with as many attempts as needed. Returns its result in this process's memory (numpy)."""
         while True:
             try:
                 self._gather()
@@ -101,7 +101,7 @@ class Elastic:
         return result
 
     def close(self):
-        """Stops to look for replicas that are back."""
+        """Stops looking for replicas that are back."""
         self._watch.close()
 
     # -- steps
@@ -123,18 +123,18 @@ class Elastic:
                                     f"instead of {self._tree}")
                 return jax.tree.leaves(state), result
 
-            # Nothing is donated: the state before a step is what remains if the step fails.
+            # Donate nothing: if a step fails, training goes on from the state before it.
             self._compiled[self._present] = jax.jit(on_leaves, out_shardings=(self._layout.shardings(self._present), None))
         return self._compiled[self._present]
 
     def _take_apart(self, leaves, present):
-        """Returns the parts, once all of them are ready. The loss of a host before that is raised; after it, the parts of the others stay."""
+        """Returns the parts once all of them are ready. Raises if a host is lost before that; a later loss leaves the parts of the other replicas."""
         return jax.block_until_ready(self._layout.take_apart(leaves, present))
 
     # -- replicas that leave
 
     def _leave(self, error):
-        """Goes on with the replicas that still have what they had. Raises the error if no loss explains it, or nobody has the state."""
+        """Goes on with the replicas that still have their parts. Raises the error if no replica is lost, or none has the state."""
         alive = tuple(r for r in self._present if works([self._parts[r], self._copies_at(r)]))
         if alive == self._present:
             raise error
@@ -148,7 +148,7 @@ class Elastic:
 
     def _restore(self, error):
         """Goes back to the last snapshot; the steps since then are made again."""
-        self._coming = None  # those that have left have not all of it
+        self._coming = None  # incomplete: lost replicas held copies of it
         while True:
             self._snapshot.forget_all_but(self._present)
             if not self._snapshot.complete():
@@ -163,7 +163,7 @@ class Elastic:
                     raise
                 error = again
                 self._change(alive, error)
-        self._behind, self._renew = list(self._since), True  # what was lost has one copy left
+        self._behind, self._renew = list(self._since), True  # renew: some parts have only one copy now
 
     def _copies_at(self, replica):
         return self._snapshot.copies_at(replica) if self._every else []
@@ -181,7 +181,7 @@ class Elastic:
     # -- replicas that come
 
     def _gather(self):
-        """Takes those that are back, and waits until there are enough. Raises a JaxRuntimeError if one that was present has left."""
+        """Takes in the replicas that are back, and waits until there are enough. Raises a JaxRuntimeError if a present replica is lost."""
         end = None if self._timeout is None else time.monotonic() + self._timeout
         self._take_back()
         while len(self._present) < self._least:

@@ -1,4 +1,4 @@
-"""Notices replicas that are back: asks their devices for something small, again and again, on a thread of its own."""
+"""Detects replicas that are back: a thread repeatedly sends a small array to each device of the missing replicas."""
 
 import threading
 
@@ -13,7 +13,7 @@ class Watch:
         self._missing, self._back, self._thread = set(), set(), None
 
     def expect(self, missing):
-        """These replicas are missing, and no others."""
+        """Sets the replicas that are missing."""
         with self._lock:
             self._missing = set(missing)
             self._back &= self._missing
@@ -28,12 +28,12 @@ class Watch:
             return sorted(self._back)
 
     def look_again(self, replica):
-        """It was back, and is not any more, perhaps."""
+        """Checks again a replica that was back: it may be lost again."""
         with self._lock:
             self._back.discard(replica)
 
     def wait(self, seconds):
-        """Waits until a missing replica is back. False: none is, after `seconds` (None: however long it takes)."""
+        """Waits until a missing replica is back. Returns False if none is after `seconds` (None: no limit)."""
         with self._lock:
             return self._lock.wait_for(lambda: self._back, seconds)
 

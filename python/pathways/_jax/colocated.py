@@ -1,4 +1,4 @@
-"""The host's half of jax.experimental.colocated_python, which jax keeps to itself: Google's own runtime has it."""
+"""The host's half of jax.experimental.colocated_python. It is private in jax, which uses it only with Google's own runtime."""
 
 import contextlib
 import threading
@@ -9,8 +9,8 @@ _lock = threading.Lock()
 
 
 def start_backend(local, places):
-    """Makes jax's backend "cpu": the devices with these ids, those in `local` addressable; `places`: the process of each id. Returns the local ones.
-    AttributeError: this jax is too old. REQUIRES: no backend has been started."""
+    """Makes jax's backend "cpu" and returns its local devices. `places`: {device id: its process}. `local`: the ids of the addressable devices.
+    Raises AttributeError if this jax is too old. REQUIRES: no backend has been started."""
     import jax
     from jax.extend.backend import register_backend_factory
 
@@ -22,7 +22,7 @@ def start_backend(local, places):
 
 
 def unpickle(text):
-    """Returns what jax has pickled of a function: (function, tree of arguments, their specs, tree of results, their specs, devices)."""
+    """Unpickles a function that jax has pickled: (function, tree of arguments, their specs, tree of results, their specs, devices)."""
     deserialize = seams.COLOCATED_DESERIALIZE.find()
     if deserialize is None:
         raise AttributeError(f"jax has no {seams.COLOCATED_DESERIALIZE.full_name}")

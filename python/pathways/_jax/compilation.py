@@ -70,5 +70,5 @@ def _call(call, module):
 
 
 def computation_of(lowered):
-    """Returns what a jax.stages.Lowered compiles. REQUIRES: seams.LOWERING is found."""
+    """Returns the computation that a jax.stages.Lowered compiles. REQUIRES: seams.LOWERING is found."""
     return lowered._lowering

@@ -30,10 +30,10 @@ def device_list(devices):
 
 
 def partition(sharding, rank):
-    """Returns how the sharding divides an array of this rank, in XLA's form. REQUIRES: seams.HLO_SHARDING is found."""
+    """Returns the sharding of arrays of this rank in XLA's form (HloSharding). REQUIRES: seams.HLO_SHARDING is found."""
     return sharding._to_xla_hlo_sharding(rank)
 
 
 def all_devices(client):
-    """Returns all devices of a client, including those of virtual slices; None if this jax does not tell them."""
+    """Returns all devices of a client, including those of virtual slices; None if this jax cannot list them."""
     return client._get_all_devices() if seams.ALL_DEVICES.find() is not None else None

@@ -1,8 +1,8 @@
 """Lists all private names of jax and jaxlib that Pathways uses.
 
-jax may rename or remove a private name in any release. So every use goes through a `Seam` of this module, or of a module beside it that
-asks the `Seam` first. A `Seam` records the name's module, the feature that needs it, and the reason why no public name suffices. If the name is absent, `find()` returns None and warns once; the
-feature is off, and everything else works. tools/lint/private_jax.py prevents other modules from importing private names.
+jax may rename or remove a private name in any release. So every use goes through a `Seam` of this module, or a module beside it that asks the `Seam`
+first. A `Seam` records the name's module, the feature that needs it, and why no public name suffices. If the name is absent, `find()` returns None
+and warns once; the feature is off, and everything else works. tools/lint/private_jax.py prevents other modules from importing private names.
 
 This module imports nothing of jax before the first `find()`.
 """

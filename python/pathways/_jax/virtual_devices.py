@@ -1,7 +1,7 @@
 """Hides the devices of virtual slices and of empty seats from jax.devices(), through the PJRT door.
 
-PJRT knows no device that a client has and does not list. So our plugin lists the devices on which slices may come to be, and those whose host was lost
-before the client connected. This module takes them out of what jaxlib's client lists: nobody sees the former before a slice has them.
+In PJRT a client lists all of its devices. So our plugin lists the devices that slices may get, and those whose host was lost before the client
+connected. This module removes both from the lists of jaxlib's client: programs see a slice's devices only through the slice.
 """
 
 import weakref

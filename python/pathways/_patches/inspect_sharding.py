@@ -2,7 +2,7 @@
 
 jax inserts a custom call whose configuration is a pointer to a function of this process, for a compiler in the same process. Our compilers run
 elsewhere. Before the program is sent, this pass replaces the call by `pathways_sharding_report` with a number. The compiler writes the sharding into
-the text of the optimized program (plugins/pjrt_cpu/shard_calls.h). After compilation this pass reads it from there and calls the function.
+the text of the optimized program (plugins/pjrt_cpu/programs/shard_calls.h). After compilation this pass reads it from there and calls the function.
 """
 
 import base64

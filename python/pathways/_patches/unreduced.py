@@ -1,6 +1,6 @@
-"""Makes results unreduced if only their requested sharding says so (PartitionSpec(unreduced={"x"})): the sum over a mesh axis is still to be taken.
+"""Makes results unreduced if only their requested sharding is (PartitionSpec(unreduced={"x"})): their sum over a mesh axis is still to be taken.
 
-XLA handles a value that the program's own arithmetic leaves unreduced. If only the requested sharding of a result says so
+XLA handles a value that the program's own arithmetic leaves unreduced. If only the requested sharding of a result is unreduced
 (`jit(f, out_shardings=...)`, `device_put`), the workers' XLA would give every device the whole value, and the later sum would be too large. So we
 insert jax's reshard to an unreduced sharding into the program.
 """

@@ -64,9 +64,9 @@ class Pipeline:
     # -- public methods
 
     def init(self, params, x, y, rng=None):
-        """Returns the state for these parameters, each on the devices of its stage. For a linen model, `params` is all that `init` returned. The batch
-        (x, y) is one as for `step`, or its shapes (jax.ShapeDtypeStruct). It determines where the model is cut. If params are shapes, the state
-        consists of shapes too, as Orbax needs to restore."""
+        """Returns the state for these parameters, each on the devices of its stage. For a linen model, `params` is the whole result of its `init`.
+        The batch (x, y) is one as for `step`, or its shapes (jax.ShapeDtypeStruct). It determines where the model is cut. If params are shapes, the
+        state consists of shapes too, as Orbax needs to restore."""
         params, variables = self._model.divide(params)
         plan = self._plan(params, variables, x, y, rng)
         leaves, tree = jax.tree.flatten(params)

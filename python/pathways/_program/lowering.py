@@ -22,14 +22,14 @@ _LOGGED_OPERATIONS = 10  # jax's default of --jax_compiler_detailed_logging_min_
 
 
 def is_possible():
-    """Whether this jax tells what a program needs to know of its computations; if not, programs run call by call."""
+    """Whether this jax has the private names that lowering needs; if not, programs run call by call."""
     return seams.find_all(seams.HLO_SHARDING, seams.LOWERING) is not None
 
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
     jaxpr: Any
-    computation: Any     # jax's own object: the module and what compiling it takes
+    computation: Any     # jax's own object: the module and its compile arguments
     options: tuple = ()  # the user's compiler options, as pairs
     stage: Any = None    # its jax.stages.Lowered, if it was traced anew
 

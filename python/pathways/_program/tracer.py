@@ -110,7 +110,7 @@ class Program:
         return self._function(*args, **named)
 
     def _trace(self, leaves, tree, static):
-        """Returns the graph for such arguments, the structure of its results, and their types; None if this jax does not tell enough of them."""
+        """Returns the graph for such arguments, the structure of its results, and their types; None if this jax lacks a name that tracing needs."""
         if not lowering.is_possible():
             return None
         out_tree = None

@@ -1,4 +1,4 @@
-"""Publishes trees of arrays, and reads them. The bytes go from host to host: none pass the programs or the controller.
+"""Publishes trees of arrays, and reads them. The bytes go from host to host, not through the programs or the controller.
 
 A tree is published and read by programs without nodes (proto/pathways/v1/program.proto, Publication): one for each list of devices that its arrays are on.
 """
@@ -13,8 +13,8 @@ import jax
 from pathways._client import connection, programs, questions, wire
 from pathways._jax import placement
 
-_POLL_SECONDS = 0.5  # for as long the cluster keeps a question, and Python no signal is looked at
-_MOST_PROGRAMS = 64  # of trees and names that are kept
+_POLL_SECONDS = 0.5  # the cluster holds a question for this long, and Python handles no signal (Ctrl-C) meanwhile
+_MOST_PROGRAMS = 64  # kept, the most recently used ones
 
 
 class PublishError(RuntimeError):
@@ -34,7 +34,7 @@ class _Type:
 
 
 class _Session:
-    """What this process has published and read, over one client."""
+    """The publications and reads of this process over one client."""
 
     def __init__(self, client):
         self.client = client
@@ -42,7 +42,7 @@ class _Session:
         self._loaded = collections.OrderedDict()
 
     def load(self, name, read, types, note):
-        """Returns [(call, positions)]: a program for each list of devices, and which leaves it takes or returns."""
+        """Returns [(call, positions)]: a program for each list of devices, and the positions of the leaves that it takes or returns."""
         key = (name, read, types, note)
         if key not in self._loaded:
             self._loaded[key] = self._load(name, read, types, note)
@@ -107,7 +107,7 @@ def publish(name, tree):
     Returns at once: readers see the version when all its arrays are computed, whole or not at all. No bytes move. The arrays may be deleted or donated at
     once; the version keeps their contents until a newer one is there and its last reader has them. A version with an array that is an error is not published.
 
-    The name belongs to this program until `pw.withdraw(name)` or its end, which also end what it has published. Programs of the same user read it.
+    The name belongs to this program until `pw.withdraw(name)` or the program's end; both also end its versions. Programs of the same user read it.
     """
     session = _session()
     leaves, paths, _ = _leaves(tree)
@@ -122,17 +122,17 @@ def publish(name, tree):
 
 
 def withdraw(name):
-    """Ends what this program has published under a name. Who is reading it reads on."""
+    """Ends this program's publications under a name. Reads that have begun are finished."""
     session = _session()
     _ask(session, "withdraw", name=name)
     session.versions.pop(name, None)
 
 
 def published(name, like, *, newer_than=0, timeout=None):
-    """Waits for a version of `name` above `newer_than`, and returns (its number, its arrays): the newest one that there is.
+    """Waits for a version of `name` above `newer_than`. Returns the newest version as (its number, its arrays).
 
     `like`: a tree of the published structure. Each leaf says where to put the array: a sharding, or an array or jax.ShapeDtypeStruct that has one, whose
-    shape and type have to be the published ones. The arrays go there directly from the devices that have them. `timeout`: seconds; None waits for ever.
+    shape and type must be the published ones. The arrays go there directly from the devices that have them. `timeout`: seconds; None: no limit.
     """
     session = _session()
     leaves, paths, structure = _leaves(like)

@@ -139,7 +139,7 @@ def test_memory_stats_tell_what_arrays_take(devices):
     taken = devices[2].memory_stats()
     assert taken["bytes_in_use"] - before["bytes_in_use"] == x.nbytes
     assert taken["peak_bytes_in_use"] >= taken["bytes_in_use"]
-    del x  # the client's library sends deletions from a thread of its own, so the question may overtake this one
+    del x  # the client's library sends deletions from a separate thread, so the status request may overtake this one
     assert eventually(lambda: devices[2].memory_stats()["bytes_in_use"] == before["bytes_in_use"])
     after = devices[2].memory_stats()
     assert after["peak_bytes_in_use"] == taken["peak_bytes_in_use"]
@@ -216,7 +216,7 @@ def test_strings_that_are_dropped_while_they_are_read(islands):
     """jaxlib 0.12 drops an array's shards as soon as it has requested their contents, which may still be in flight to the cluster."""
     words = np.array([["pathways", ""], ["naïve", "x" * 70000]], dtype=np.dtypes.StringDType())
     places = [islands[1][0]]
-    if doors.chosen() == "ifrt":  # by PJRT, jaxlib has strings on one device only, as on its own cpu
+    if doors.chosen() == "ifrt":  # by PJRT, jaxlib supports strings on one device only, as on its own cpu
         places.append(NamedSharding(Mesh(np.array(islands[0]), ("x",)), P()))
     for _ in range(20):
         for place in places:

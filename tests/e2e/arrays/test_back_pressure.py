@@ -1,5 +1,5 @@
-"""If a client uploads faster than workers receive, the rest waits at the client's agent, which pathways/client/host_buffers_test.cc limits, and not at the
-controller. One array that is too large for any limit is an error."""
+"""If a client uploads faster than workers receive, the rest waits at the client's agent, not at the controller. pathways/client/host_buffers_test.cc
+tests the agent's limit. One array that is too large for any limit is an error."""
 
 import os
 import signal

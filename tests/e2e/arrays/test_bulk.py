@@ -1,4 +1,4 @@
-"""Large arrays between a client, its agent and the workers of one machine are passed in shared memory. None of that memory stays
+"""Large arrays between a client, its agent and the workers of one machine travel in shared memory. None of that memory stays
 behind when a process is killed during a transfer."""
 
 import os

@@ -45,6 +45,6 @@ def test_a_gigabyte_passes_the_controller_by(tmp_path, monkeypatch):
         assert done.returncode == 0, done.stderr
         saved = sum(file.stat().st_size for file in (tmp_path / "checkpoint").rglob("*") if file.is_file())
         assert saved >= 192 * MIB  # by the hosts
-        assert admin.status(cluster.address)["array_bytes"] < 10_000  # the few bytes say where arrays lie
+        assert admin.status(cluster.address)["array_bytes"] < 10_000  # the few bytes are the addresses of arrays
     finally:
         cluster.stop()

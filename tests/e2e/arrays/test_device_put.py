@@ -154,7 +154,7 @@ def test_a_layout_of_its_own_travels_within_a_host(islands):
     moved = jax.device_put(made, islands[0][1])
     np.testing.assert_array_equal(moved, x)
     np.testing.assert_array_equal(jax.jit(lambda v: v + 1)(moved), x + 1)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="has a layout of its own"):  # never values in another order
+    with pytest.raises(jax.errors.JaxRuntimeError, match="has a layout of its own"):  # not values in another order
         jax.device_put(made, islands[1][0]).block_until_ready()
     in_rows = jax.jit(lambda v: v)(made)
     np.testing.assert_array_equal(jax.device_put(in_rows, islands[1][0]), x)

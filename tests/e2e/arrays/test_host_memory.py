@@ -126,7 +126,7 @@ UPLOADS = "import pathlib, sys; from pathways._client import host_memory as m; u
 
 @pytest.mark.skipif(os.getuid() != 0, reason="this user may not make namespaces of processes")
 def test_folders_of_others_stay_where_their_processes_are_not_seen(tmp_path):
-    """Containers of one user may share this memory, and do not see each other's processes."""
+    """Containers of one user may share this memory without seeing each other's processes."""
     command = [sys.executable, "-c", UPLOADS + "sys.stdin.read()", str(tmp_path)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""Moves arrays between any two shardings of a cluster by jax.device_put, and by the program of one transfer that clients use which know no other way."""
+"""Moves arrays between any two shardings of a cluster: by jax.device_put, and by a program of one transfer, which is the only way of some clients."""
 
 import itertools
 

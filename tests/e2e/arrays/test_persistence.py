@@ -1,5 +1,5 @@
-"""Hosts save arrays to files and load them, by the requests of Google's pathwaysutils and Orbax: each host its own tiles, one commit, and no array byte in
-the controller or in the client's agent."""
+"""Hosts save arrays to files and load them, by the requests of Google's pathwaysutils and Orbax. Each host writes its own tiles; one commit makes
+them visible. No array byte passes through the controller or the client's agent."""
 
 import importlib.util
 import itertools
@@ -68,13 +68,13 @@ def cluster(tmp_path, monkeypatch):
 
 
 def program(cluster, location, code, **env):
-    """Starts a program; its standard output and errors are for `end`."""
+    """Starts a program; `end` reads its standard output and errors."""
     return subprocess.Popen([sys.executable, "-c", PRELUDE + code, str(location)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, env=clean_environment(PATHWAYS_ADDRESS=cluster.address, **env))
 
 
 def go_on(child):
-    """Lets a program go on that reads a line."""
+    """Lets a program that waits for a line go on."""
     child.stdin.write("\n")
     child.stdin.flush()
 
@@ -142,8 +142,8 @@ for name, value in VALUES.items():
 print(json.dumps([before, after]))
 """)
     (client_before, controller_before), (client_after, controller_after) = json.loads(out)
-    assert client_before >= 16 * MIB  # they were put
-    assert client_after - client_before < 100_000  # the answers of the questions
+    assert client_before >= 16 * MIB  # the agent has put them
+    assert client_after - client_before < 100_000  # the answers to the status requests
     assert controller_after - controller_before < 100_000
     files = {name: sorted(f.name for f in (location / name).iterdir() if f.name != ".zarray") for name in ("rows", "both", "uneven", "scalar", "empty")}
     assert files == {"rows": ["0.0", "1.0", "2.0", "3.0"], "both": ["0.0", "0.1"], "uneven": ["0.0"], "scalar": ["0"], "empty": []}
@@ -151,7 +151,7 @@ print(json.dumps([before, after]))
 
 
 def test_each_tile_is_written_by_one_host_that_has_it(cluster, tmp_path):
-    """The replicated tiles are shared out among the hosts: with one of them stopped, the tiles of the other are on the disk, and only those."""
+    """The hosts divide the replicated tiles among themselves: with one host stopped, only the tiles of the other are on the disk."""
     location, stopped = tmp_path / "checkpoint", worker(cluster, "host1")
     child = program(cluster, location, """
 a = jax.device_put(np.zeros((8, 8), np.float32), over(P(None, "b"), shape=(2, 2), names=("a", "b")))
@@ -168,7 +168,7 @@ save(a=a, b=b)
         wait_until(lambda: list(location.glob(".pathways-save-*/hosts/*")), "host0 wrote nothing")
         wait_until(lambda: len(list(location.glob(".pathways-save-*/arrays/b/?"))) == 2, "host0 did not write its tiles of b")
         by_first = sorted(f.name for f in location.glob(".pathways-save-*/arrays/a/*.*") if f.suffix != ".unfinished")
-        assert by_first == ["0.0"], by_first  # of 0.0 and 0.1, which both hosts have
+        assert by_first == ["0.0"], by_first  # both hosts have 0.0 and 0.1
     finally:
         os.kill(stopped.pid, signal.SIGCONT)
     end(child)
@@ -177,7 +177,7 @@ save(a=a, b=b)
 
 @pytest.mark.parametrize("victim", ["pathways-worker host1", "pathways-controller"])
 def test_a_process_that_is_killed_in_a_save_leaves_the_last_checkpoint(cluster, tmp_path, monkeypatch, victim):
-    """One host is stopped, so that the save cannot end, when the other has written its part; then a process is killed."""
+    """Stops one host, so that the save cannot end, and kills a process when the other host has written its part."""
     location, stopped = tmp_path / "checkpoint", worker(cluster, "host1")
     run(cluster, location, "save(w=jax.device_put(np.full(64, 1.0, np.float32), over(P('x'))))")
     child = program(cluster, location, """
@@ -238,7 +238,7 @@ print("and goes on:", float(w.sum()))
 
 
 def test_errors_are_values(cluster, tmp_path):
-    """Names that the operator does not allow, links, and arrays that failed."""
+    """Tests names that the operator does not allow, links, and arrays that failed."""
     (tmp_path / "link").symlink_to("/tmp")
     out = run(cluster, tmp_path / "checkpoint", """
 w = jax.device_put(np.arange(8.0, dtype=np.float32), over(P("x")))

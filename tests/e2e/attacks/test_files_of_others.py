@@ -1,4 +1,4 @@
-"""A user with a token attacks the files of others and of the operator, by the requests of pathwaysutils that have hosts save and load arrays
+"""A user with a token attacks the files of others and of the operator, by the requests of pathwaysutils that make hosts save and load arrays
 (docs/security.md)."""
 
 import importlib.util
@@ -95,7 +95,7 @@ print(error_of(load, "gs://../users/ada/gs/bucket/run"))
 
 
 def test_links_and_pipes_in_a_users_folder_lead_nowhere(operator, cluster, storage, user, tmp_path):
-    """A user of the hosts' machine prepares his folder, and has the hosts, who have other rights, use it."""
+    """A user of the hosts' machine prepares a folder of links and pipes, and makes the hosts, which have other rights, use it."""
     eve, folder = user("eve"), storage / "eve"
     secret = tmp_path / "secret"
     (secret / "x").mkdir(parents=True)
@@ -124,6 +124,6 @@ print(load(folder + "/file").sum() + load(folder + "/chunk").sum())
     lines = eve.run(cluster["address"], PRELUDE + attacks)
     assert lines.count("symbolic link") == 4 and "no regular file" in lines and lines.endswith("2048.0\n"), lines
     assert (secret / "x" / "0").read_text() == "theirs" and sorted(path.name for path in secret.rglob("*")) == ["0", "x"]
-    # The pipe holds nothing up, nor the workers' end.
+    # The pipe blocks neither requests nor the end of the workers.
     assert operator.run(cluster["address"], "import jax; print(float(jax.jit(lambda: jax.numpy.ones(3).sum())()))", timeout=PATIENCE) == "3.0\n"
     assert operator("down", timeout=PATIENCE) is not None

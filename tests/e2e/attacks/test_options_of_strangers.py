@@ -1,4 +1,4 @@
-"""A user with a token has his programs compiled with options that would write, read or kill on the hosts (docs/security.md)."""
+"""A user with a token compiles programs with options that would write, read or kill on the hosts (docs/security.md)."""
 
 import pytest
 from cli import CommandLine, User
@@ -49,7 +49,7 @@ print(jax.jit(lambda v: v * 2, compiler_options={{"xla_cpu_enable_fast_math": Tr
 
 
 def test_the_clients_environment_writes_nothing_on_the_hosts(cluster, eve, tmp_path):
-    """The stock client sends what XLA_FLAGS names with every program. The programs run, and the operator's settings stay."""
+    """The stock client sends the options of XLA_FLAGS with every program. The programs run, and the operator's settings stay."""
     eve.env["PATHWAYS_DOOR"] = "ifrt"
     eve.env["XLA_FLAGS"] = f"--xla_dump_to={tmp_path / 'dump'} --xla_dump_hlo_as_text"
     try:

@@ -1,4 +1,4 @@
-"""Reads all that crosses the network of a cluster whose processes are on TCP, and looks for what it computes with and for secrets (docs/security.md)."""
+"""Reads all traffic of a cluster whose processes are on TCP, and searches it for array contents and secrets (docs/security.md)."""
 
 import os
 import re
@@ -59,8 +59,8 @@ class Tap:
 
 
 def run(tmp_path, *tls):
-    """Runs a program on two hosts that joined by TCP; returns the tap, what the program's array and the name of its function are made of, and the
-    secrets in all token files. The tap reads what other programs of this machine send, too."""
+    """Runs a program on two hosts that joined by TCP. Returns the tap, the mark in the program's array and in the name of its function, and the
+    secrets in all token files. The tap also reads the traffic of other programs on this machine."""
     mark = secrets.token_hex(12)
     operator, workers = CommandLine(tmp_path / "operator"), []
     operator.env["PATHWAYS_TLS"] = "off" if tls else "on"
@@ -91,13 +91,13 @@ def run(tmp_path, *tls):
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user may not read the network")
 def test_nothing_on_the_wire_can_be_read(tmp_path_factory):
     tap, mark, tokens = run(tmp_path_factory.mktemp("on"))
-    assert len(tokens) >= 2 and tap.bytes() > len(mark) * 20000  # arrays did cross
+    assert len(tokens) >= 2 and tap.bytes() > len(mark) * 20000  # arrays did cross the network
     assert not tap.has(mark) and not any(tap.has(token) for token in tokens)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user may not read the network")
 def test_the_tap_reads_what_is_not_encrypted(tmp_path_factory):
-    """What the test above is worth."""
+    """Shows that the test above can fail."""
     tap, mark, _ = run(tmp_path_factory.mktemp("off"), "--tls", "off")
     assert tap.has(mark + mark), "the array"
     assert tap.has(b"named_" + mark), "the program"

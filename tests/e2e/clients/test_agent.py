@@ -1,5 +1,5 @@
-"""Tests agents, the IFRT proxy servers of clusters. The package starts one for each program, `pathways up` one beside the controller for programs
-without our package, and a user others of this kind."""
+"""Tests agents, the IFRT proxy servers of clusters. The package starts one for each program, and `pathways up` one beside the controller, for
+programs without our package. Users may start more."""
 
 import os
 import signal
@@ -64,7 +64,7 @@ def test_programs_without_our_package_share_an_agent(pathways, cluster, agent, w
     for program in programs:
         line = program.stdout.readline()
         assert line == "4 2016.0 10.0\n", line or program.communicate()[1]
-    # Each is a client of the cluster, the agent is none. A client of the test before may take a moment to be gone.
+    # Each program is a client of the cluster; the agent is not. A client of the previous test may take a moment to disappear.
     assert eventually(lambda: len(pathways("status")["clients"]) == 2)
     for program in programs:
         assert program.communicate("\n", timeout=PATIENCE)[1] == "" and program.returncode == 0
@@ -157,4 +157,4 @@ z = np.asarray(jax.jit(lambda v: v + 1)(y))
 assert np.array_equal(x + 1, z)
 print("memfd:pathways" in maps("self"), admin.status(connection._endpoint.controller)["array_bytes"] < 1000)
 """, PATHWAYS_LOCAL="2x1x1")
-    assert (done.returncode, done.stdout.split()) == (0, ["True", "True", "True"]), done.stderr  # the few bytes say where arrays lie
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "True", "True"]), done.stderr  # the few bytes are the addresses of arrays

@@ -90,7 +90,7 @@ def clients_of(env):
 
 
 def test_files_that_a_client_s_environment_names_are_no_matter_of_the_hosts(cluster, tmp_path):
-    """jax writes them into the options of every program: the folder of CUDA where it finds one, and what XLA_FLAGS says, as MaxText sets it."""
+    """jax writes their names into the options of every program: a folder of CUDA that it finds, and files in XLA_FLAGS, which MaxText sets."""
     env, address = cluster
     assert not address.startswith("unix:")
     program = "import jax\nprint(float(jax.jit(lambda x: x + 1)(1.0)))"

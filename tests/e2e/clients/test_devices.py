@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from pathways._cluster.local import Cluster
 from pathways._cluster.shape import Shape
 
-# Prints all that a program can see of a device. Attributes from the server are attributes of the Python object, which cannot list them.
+# Prints everything that a program can see of a device. The Python object has the server's attributes, but cannot list their names.
 SHOW = """
 import json, jax
 from jax.extend.backend import ifrt_proxy, register_backend_factory

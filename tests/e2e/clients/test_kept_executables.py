@@ -46,7 +46,7 @@ print(events["cache_hits"], events["cache_misses"], file=sys.stderr)
     {"PATHWAYS_LOCAL": "2x1x2"},
 ], ids=["in this process", "in another", "in several"])
 def test_jax_s_compilation_cache_finds_what_an_earlier_process_compiled(run_script, cluster):
-    """Also programs that call Python: the number of the function is in the program, so that the next process finds it only if it means its own."""
+    """Includes a program that calls Python: it contains the function's number, which must mean the next process's own function."""
     runs = [run_script(CACHED, PATHWAYS_DOOR="pjrt", PATHWAYS_COMPILE_CACHE="off", **cluster) for _ in range(2)]
     for run in runs:
         assert run.returncode == 0, run.stderr

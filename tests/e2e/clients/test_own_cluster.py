@@ -1,5 +1,5 @@
-"""A local cluster of one host in the program's own process (PATHWAYS_DOOR=pjrt): what other programs and the end of the process see of it.
-test_pjrt_door.py has what it computes."""
+"""Tests a local cluster of one host in the program's own process (PATHWAYS_DOOR=pjrt): threads, frames, logs, operators, the end of the process.
+test_pjrt_door.py tests its computations."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def expect(done, stdout="", status=0):
 
 
 def test_no_process_is_started_and_nothing_is_said(own):
-    """Also the second time, when the device runtime loads compiled programs from the cache."""
+    """Runs twice: the second time, the device runtime loads compiled programs from the cache."""
     for _ in range(2):
         expect(own("""
             print(float(jax.jit(lambda v: (v @ v.T).sum())(jnp.ones((3, 4)))))
@@ -58,7 +58,7 @@ def test_its_log_stays_if_it_is_wanted(own):
 
 
 def test_a_small_call_and_a_read_wake_no_thread(own):
-    """The calling thread does the work of all: neither the cluster's threads nor the device runtime's get to run between a call and the bytes of its
+    """The calling thread does all the work: no thread of the cluster or of the device runtime runs between a call and the bytes of its
     result."""
     expect(own("""
         def switches():
@@ -87,7 +87,7 @@ def test_a_small_call_and_a_read_wake_no_thread(own):
 
 
 def test_a_small_call_takes_one_frame_each_way(own):
-    """What the program drops, and the constants of eager operations, go with its next call."""
+    """Dropped arrays, and the constants of eager operations, travel with the next call."""
     expect(own("""
         from pathways._client import connection
         from pathways._cluster import admin

@@ -1,6 +1,6 @@
-"""Enters a cluster by the PJRT door (PATHWAYS_DOOR=pjrt): the front door in the client's own process. Every program compares what the cluster
-computes with jax's own cpu results, in the same process; most run on one local cluster of one host with eight devices, first in the program's process,
-then in a process of its own."""
+"""Enters a cluster by the PJRT door (PATHWAYS_DOOR=pjrt), which is in the client's own process. Every program compares the cluster's results with
+those of jax's own cpu, in the same process. Most run on a local cluster of one host with eight devices, first in the program's process,
+then in a separate process."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ def refused(use, *words):
 
 
 class Program:
-    """A Python process that runs one piece of a program after another, each in a function of its own, and says how it went."""
+    """A Python process that runs one piece of a program after another, each in a separate function, and reports the outcome."""
 
     LOOP = PRELUDE + textwrap.dedent("""
         import traceback
@@ -413,7 +413,7 @@ def test_a_program_connects_anew(program):
 
 
 def test_two_islands(tmp_path):
-    """A cluster of several processes: the door connects to its controller, and to its hosts."""
+    """Uses a cluster of several processes: the door connects to its controller and to its hosts."""
     two = Program(tmp_path / "log", PATHWAYS_LOCAL="2x1x2")
     two("""
         assert [d.slice_index for d in devices] == [0, 0, 1, 1]
@@ -469,7 +469,7 @@ def test_a_child_leaves_the_parent_s_session_alone(run_script):
 
 
 def test_both_doors_tell_the_same_of_devices(tmp_path):
-    """Of one cluster, through each door."""
+    """Compares the devices of one cluster through each door."""
     pathways = CommandLine(tmp_path)
     address = pathways("up", "--islands", "2", "--devices", "2")["address"]
     try:

@@ -1,11 +1,11 @@
-"""`pw.publish` and `pw.published`: a learner and samplers as processes of their own on one cluster."""
+"""Tests `pw.publish` and `pw.published`: a learner and samplers are separate processes on one cluster."""
 
 import os
 
 import pytest
 from conftest import E2E, PATIENCE
 
-# Each version's arrays are all equal to its number, so that a mixture of two is seen.
+# All arrays of a version are equal to its number, which reveals a mixture of two versions.
 COMMON = """
 import json, os, signal, subprocess, sys
 import jax, jax.numpy as jnp, numpy as np

@@ -1,5 +1,5 @@
-"""Tests tokens and roles of a cluster that listens on an address, by the command line and stock jax. docs/security.md has the table;
-tests/session/roles_test.cc has its cells."""
+"""Tests tokens and roles of a cluster that listens on an address, by the command line and stock jax. docs/security.md has the table of roles;
+tests/session/roles_test.cc tests its cells."""
 
 import os
 import pathlib
@@ -64,7 +64,7 @@ def test_a_stranger_is_told_what_is_missing(cluster, tmp_path):
     for words in (("status",), ("drain", "h0"), ("token", "list"), ("trace", "-s", "0.1")):
         done = stranger(*words, "--address", cluster["address"], check=False)
         assert done.returncode == 1 and "there is no token for it" in done.stderr, done.stderr
-    # Without encryption nobody enters either.
+    # A client without encryption is refused too.
     stranger.env["PATHWAYS_TLS"] = "off"
     assert stranger("status", "--address", cluster["address"], check=False).returncode == 1
 
@@ -178,7 +178,7 @@ def test_with_tls_off_everybody_enters_and_that_is_shouted(tmp_path_factory):
 
 
 def test_hosts_and_programs_of_a_network_speak_tls_to_each_other(tmp_path):
-    """A cluster on all addresses, with two hosts that joined by a token: its controller, its lanes and its hosts' links are on TCP."""
+    """The cluster listens on all addresses, and two hosts joined by a token. Its controller, its lanes and its hosts' links are on TCP."""
     operator = CommandLine(tmp_path / "operator")
     workers = []
     try:

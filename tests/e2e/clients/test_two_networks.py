@@ -1,5 +1,5 @@
-"""Connects two islands by a slow link with delay: checks the bytes that cross it, the time they take, and recovery from an interruption. Each island
-has a network of its own, and the controller a third, so programs reach the controller and the hosts as those of other machines do."""
+"""Connects two islands by a slow link with delay: checks the bytes that cross it, their time, and recovery from an interruption. Each island
+has its own network, and the controller a third one, so programs reach the controller and the hosts like programs of other machines."""
 
 import json
 import subprocess
@@ -87,7 +87,7 @@ def network():
 
 
 def token_file(folder, who):
-    """Returns a token file that the controller keeps for its user; users of other machines would have got theirs from him."""
+    """Returns a token file that the controller keeps for its user; users of other machines would get theirs from that user."""
     return str(folder / "home" / "identities" / "default" / f"{who}.token")
 
 
@@ -145,7 +145,7 @@ def test_data_goes_straight_from_island_to_island(network, program):
         seconds = run(program, "move")
     there, back = counted["bytes"]
     assert SIZE <= there <= SIZE + OTHERS and back <= OTHERS, counted
-    assert received(program) - before < 100000  # nor did what the client read come through the controller
+    assert received(program) - before < 100000  # nor did the bytes that the client read
     assert seconds >= SIZE / BANDWIDTH + DELAY  # otherwise it did not cross the link
 
 
@@ -182,7 +182,7 @@ def test_an_interrupted_line_holds_up_only_what_needs_it(network, program):
     answer(program)
 
 
-# Puts an array of 8 MiB on a device of each island, computes with it, and reads what comes out.
+# Puts an array of 8 MiB on a device of each island, computes with it, and reads the result.
 FROM_ELSEWHERE = """
 import os
 import jax, numpy as np
@@ -197,7 +197,7 @@ print(len(jax.devices()))
 
 
 def run_on(network, i, program, **env):
-    # Without files in memory: the island has process ids of its own, and would take the files of other programs for leftovers.
+    # Without shared memory: the island has its own process ids, so it would take the files of other programs for leftovers.
     env = {**program.command.env, "PATHWAYS_SHARED_MEMORY": "off", **env}
     done = subprocess.run(network.islands[i].enter(sys.executable, "-c", FROM_ELSEWHERE), env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`pathways doctor` names real causes: a stopped host, a lost one, a full file system, few open files, a full compile cache, no controller."""
+"""`pathways doctor` names real causes: a stopped host, a lost host, a full file system, few open files, a full compile cache, no controller."""
 
 import contextlib
 import json
@@ -128,7 +128,7 @@ def test_a_full_compile_cache_is_found(pathways):
 
 
 def own_mounts():
-    """Whether this user may mount file systems in a namespace of its own."""
+    """Returns whether this user may mount file systems in a separate namespace."""
     return bool(shutil.which("unshare")) and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
 

@@ -63,7 +63,7 @@ def test_secrets_are_files_that_only_their_owner_reads(manifest):
 
 
 def identity(home):
-    """Makes the secrets' contents as docs/deploy.md says, in the place to which the manifest copies them; returns the worker's token file."""
+    """Makes the contents of the secrets as docs/deploy.md says, where the manifest copies them; returns the worker's token file."""
     command = CommandLine(home)
     command("up", "--no-workers", "--listen-proxy", "none")
     command("down")

@@ -59,7 +59,7 @@ class Program:
 
 @pytest.fixture(params=["ifrt", "pjrt"])
 def place(request, monkeypatch):
-    """A local cluster of one host beside the program, and in the program's own process."""
+    """Selects a local cluster of one host beside the program, or in the program's own process."""
     monkeypatch.setenv("PATHWAYS_DOOR", request.param)
     return "beside" if request.param == "ifrt" else "inside"
 

@@ -1,5 +1,5 @@
-"""A program's own cluster of one host beside it (PATHWAYS_DOOR=ifrt): front door, controller and host are one process. test_own_cluster.py has the
-cluster in the program's own process."""
+"""Tests a program's own cluster of one host beside it (PATHWAYS_DOOR=ifrt): front door, controller and host are one process.
+test_own_cluster.py tests the cluster in the program's own process."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_program_outlives_it_and_gets_another(run_script):
-    """Also where the device runtime takes it down, which is in the same process."""
+    """This also holds if the device runtime, which is in the same process, takes the cluster down."""
     check_that_it_outlives_its_door(run_script, signal.SIGSEGV)
 
 

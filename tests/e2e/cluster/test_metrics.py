@@ -1,4 +1,4 @@
-"""Metrics of a cluster: what controller and workers show to Prometheus, that it moves with what they do, and that the board and the documentation name it."""
+"""Tests the metrics that controller and workers export to Prometheus: they change with the load, and the board and the documentation name them."""
 
 import concurrent.futures
 import json
@@ -36,7 +36,7 @@ def token(pathways):
 
 
 def get(pathways, name, path="/metrics", shown=None):
-    """Returns a page of the process of this name; `shown`: another Authorization than the right one."""
+    """Returns a page of the process of this name; `shown`: an Authorization other than the right one."""
     request = urllib.request.Request(f"http://{pathways.started['metrics'][name]}{path}", headers={"Authorization": shown or f"Bearer {token(pathways)}"})
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -44,7 +44,7 @@ def get(pathways, name, path="/metrics", shown=None):
 
 
 def parse(page):
-    """Returns {name with labels: value}; checks that each family has HELP and TYPE before its values, and stands together."""
+    """Returns {name with labels: value}; checks that each family is contiguous, with HELP and TYPE before its values."""
     values, types, current = {}, {}, None
     for line in page.splitlines():
         if line.startswith("# HELP "):
@@ -178,7 +178,7 @@ def abuse(address, text):
             peer.sendall(text)
             peer.shutdown(socket.SHUT_WR)
             return peer.recv(64)
-        except (ConnectionResetError, BrokenPipeError):  # it was cut off before it had said all
+        except (ConnectionResetError, BrokenPipeError):  # the connection was cut before the request was complete
             return b""
 
 
@@ -228,7 +228,7 @@ def test_promtool_has_no_complaint(pathways):
 
 @pytest.mark.skipif(tool("prometheus") is None, reason="Prometheus is not installed: 'make test-prometheus' does that (19 MB)")
 def test_a_real_prometheus_scrapes_all_and_answers_the_board(pathways, tmp_path):
-    config = tmp_path / "prometheus.yml"  # that of the cluster, in a hurry
+    config = tmp_path / "prometheus.yml"  # the cluster's configuration, with short intervals
     config.write_text(json.dumps({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
                                   **json.loads(pathlib.Path(pathways.started["logs"], "prometheus.yml").read_text())}))
     with socket.create_server(("127.0.0.1", 0)) as free:

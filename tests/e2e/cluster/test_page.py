@@ -1,4 +1,4 @@
-"""The page for operators: what it answers, who may read it, and what it shows of a cluster. tests/browser has what it looks like in a browser."""
+"""Tests the operators' page: its answers, its access rules and its view of a cluster. tests/browser tests it in a browser."""
 
 import json
 import os
@@ -24,7 +24,7 @@ except binaries.MissingError:
 
 
 class Reader:
-    """What a browser does, without one."""
+    """Sends the requests of a browser, without a browser."""
 
     def __init__(self, pathways, address=None):
         self.pathways = pathways

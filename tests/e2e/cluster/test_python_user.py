@@ -44,7 +44,7 @@ print(np.asarray(colocated_python.colocated_python(seen)(x)).tolist())
 
 @pytest.fixture
 def interpreter():
-    """An interpreter with all packages that every user can read, as an operator would install it: this one's may be below a folder of root's."""
+    """Makes an interpreter with all packages that every user can read, as an operator would install it. This process's may be below root's folder."""
     if os.getuid() != 0:
         pytest.skip("only root can start processes as another user")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="pathways-readable-python-"))

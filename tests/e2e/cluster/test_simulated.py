@@ -159,7 +159,7 @@ def test_devices_take_their_time_and_have_their_memory(command):
 
 
 def test_a_recorded_run_ends_when_its_devices_do(command, tmp_path):
-    """Not when the worker notices, which is always later and on a busy machine much later."""
+    """The worker notices the end later, on a busy machine much later."""
     up = command("up", "--simulated", "1x1", "--simulated-device", "4e10:0:64e6")
     program = command.program(up["address"], TIMED.partition("before, begin")[0] + "print('ready', flush=True)\nwhile True:\n    a = f(a).block_until_ready()\n")
     assert program.stdout.readline() == "ready\n"

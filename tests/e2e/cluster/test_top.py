@@ -1,4 +1,4 @@
-"""`pathways top` in a terminal: it draws, follows what happens, and leaves the terminal as it was."""
+"""Tests `pathways top` in a terminal: it draws, follows the events of the cluster, and restores the terminal."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def pathways(tmp_path):
 
 
 class Terminal:
-    """A program in a terminal of its own."""
+    """A program in a separate terminal."""
 
     def __init__(self, words, env, rows=30, columns=130):
         self.end, other = pty.openpty()

@@ -1,4 +1,4 @@
-"""`pathways usage` shows what a program has used, after the cluster has ended too."""
+"""`pathways usage` shows a program's device time and memory, also after the cluster has ended."""
 
 import csv
 import datetime

@@ -1,4 +1,4 @@
-"""A network between two processes that a test cuts: it passes connections on to another address, and ends them when it is told to."""
+"""Forwards the connections between two processes to another address, and ends them when a test cuts the network."""
 
 import socket
 import struct
@@ -6,7 +6,7 @@ import threading
 
 
 class Network:
-    """`lives`: returns, for each connection, after how many bytes it is cut; None: it is not."""
+    """`lives` returns, for each connection, the number of bytes after which it is cut; None: never."""
 
     def __init__(self, address, lives=lambda: None):
         host, _, port = address.rpartition(":")
@@ -21,7 +21,7 @@ class Network:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self):
-        """Ends all connections, and from now on each new one, until it heals."""
+        """Ends all connections, and each new one until the network heals."""
         with self._lock:
             self._is_cut = True
             self.cuts += bool(self._open)
@@ -34,11 +34,11 @@ class Network:
             self._is_cut = False
 
     def calm(self):
-        """Cuts no connection any more by its age."""
+        """Stops cutting connections by their age."""
         self.age(lambda: None)
 
     def age(self, lives):
-        """Cuts each connection, those that are there included, after so many bytes from now on."""
+        """Cuts each connection, present ones included, when it has carried a number of further bytes that `lives` returns."""
         with self._lock:
             self._lives = lives
             for connection in self._open:
@@ -101,7 +101,7 @@ class _Connection:
             self._life = life
 
     def end(self):
-        """What is under way is lost, and both ends are told."""
+        """Closes both ends; bytes in flight are lost."""
         for end in self._ends:
             _reset(end)
 
@@ -109,7 +109,7 @@ class _Connection:
 def _reset(connection):
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        connection.shutdown(socket.SHUT_RD)  # wakes who waits for it
+        connection.shutdown(socket.SHUT_RD)  # wakes the thread that reads from it
         connection.close()
     except OSError:
-        pass  # it has ended
+        pass  # it has ended already

@@ -1,4 +1,4 @@
-"""Hosts that are killed and return, and programs that are told line by line what to do, for the tests of this room."""
+"""Hosts that are killed and return, and programs that read commands line by line, for the tests of this folder."""
 
 import signal
 import time
@@ -7,7 +7,7 @@ from cli import PATIENCE
 
 
 def hosts_of(command, count):
-    """Waits until the cluster has so many hosts; returns {name: host}."""
+    """Waits until the cluster has `count` hosts; returns {name: host}."""
     deadline = time.monotonic() + PATIENCE
     while True:
         report = command("status")

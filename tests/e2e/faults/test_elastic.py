@@ -1,4 +1,4 @@
-"""`pw.elastic`: a training whose hosts are killed and return makes the steps of an undisturbed one."""
+"""Tests `pw.elastic`: a training whose hosts are killed and return makes the same steps as undisturbed training."""
 
 import pathlib
 import re
@@ -42,7 +42,7 @@ train.close()
 
 @pytest.fixture
 def cluster(command, tmp_path):
-    """Three islands of one host each; two of the hosts can be killed."""
+    """Starts three islands of one host each; two of the hosts can be killed."""
     up = command("up", "--devices", "2")
     hosts = {name: Host(command, up["address"], name, name, tmp_path) for name in "bc"}
     hosts_of(command, 3)
@@ -67,7 +67,7 @@ class Training:
                 self.replicas.append(int(found[3]))
 
     def goes_on_with(self, replicas, steps=5):
-        """Waits until the next steps are made with so many replicas."""
+        """Waits until the next `steps` steps are made with `replicas` replicas."""
         done = len(self.replicas)
         went = eventually(lambda: self.process.poll() is not None or self.replicas[done:].count(replicas) >= steps)
         assert went and self.process.poll() is None, (self.replicas[-20:], self.process.poll() and print(self.process.stderr.read()))
@@ -98,7 +98,7 @@ def test_losses_are_those_of_an_undisturbed_training(command, cluster, options):
 
 
 def moves(command):
-    """Returns the number of commands to move arrays that each host has had."""
+    """Returns the number of commands to move arrays that each host has received."""
     return {name: host["commands"].get("move", 0) for name, host in hosts_of(command, len(command("status")["hosts"])).items()}
 
 

@@ -1,5 +1,5 @@
-"""Google's elastic manager and Orbax's Snapshotter, unchanged, with jax.devices(): a host is killed and returns, and the losses are those of an
-undisturbed training from the last state that was restored."""
+"""Tests Google's elastic manager and Orbax's Snapshotter, unchanged, with jax.devices(). A host is killed and returns; the losses are those of
+undisturbed training from the last restored state."""
 
 import re
 
@@ -94,7 +94,7 @@ def test_training_goes_on_from_a_snapshot(command, hosts, tmp_path, retry, story
     said, killed = [], False
     for line in program.stdout:
         said.append(line)
-        if line.startswith("LOSS 10 ") and not killed:  # it is said again after what was restored
+        if line.startswith("LOSS 10 ") and not killed:  # the line comes again after a restore
             hosts["c"].kill()
             killed = True
             if len(story) == 2:

@@ -1,5 +1,5 @@
-"""Cuts the network between a program and its controller. The program sees a pause: no array is lost, no request is done twice, and what it computes is
-what an undisturbed run computes. By both doors, over TCP with tokens."""
+"""Cuts the network between a program and its controller. The program sees a pause: no array is lost, no request is done twice, and the results are
+those of an undisturbed run. The tests use both doors, over TCP with tokens."""
 
 import os
 import random
@@ -61,7 +61,7 @@ def cluster(operator):
 
 @pytest.fixture(params=["ifrt", "pjrt"])
 def user(request, operator, cluster, tmp_path):
-    """Returns a user of the cluster, who enters by this door."""
+    """Returns a user of the cluster whose programs enter by this door."""
     token = tmp_path / "ada.token"
     operator("token", "create", "--user", "ada", "--role", "user", "--output", str(token))
     user = User(tmp_path / "ada")
@@ -74,7 +74,7 @@ def clients(operator, cluster):
 
 
 def losses(user, address, steps, every=1):
-    """Trains there. Returns the losses and the program, which waits for a line before it ends."""
+    """Trains on the cluster at `address`. Returns the losses and the program, which waits for a line before it ends."""
     program = user.program(address, TRAIN.format(steps=steps, every=every))
     lines = []
     while not lines or lines[-1] not in ("done\n", ""):
@@ -98,7 +98,7 @@ def test_a_training_over_a_network_that_breaks_again_and_again_computes_the_same
     network = Network(cluster["address"], lives=lambda: rng.randrange(10_000, 40_000))
     try:
         got, program = losses(user, network.address, 300)
-        network.calm()  # a goodbye that is lost is one of a program that may come back
+        network.calm()  # to the controller, a program whose goodbye was lost may come back
         assert got == expected
         assert network.cuts >= 5
         [disturbed] = clients(operator, cluster)
@@ -140,7 +140,7 @@ def user_sees(operator, cluster):
 
 
 def test_a_network_that_falls_silent_is_noticed_by_both_ends_and_used_again(tmp_path, user):
-    """The program is on a machine of its own. Its link goes, and neither end is told."""
+    """The program is on a separate machine. Its link goes down, and neither end is notified."""
     try:
         network = TwoIslands(0.0, 1e9)
     except OSError as error:
@@ -179,7 +179,7 @@ def test_a_program_that_comes_back_too_late_is_told_so(operator, user, tmp_path,
         network = Network(short["address"])
         program = user.program(network.address, HOLDS)
         assert program.stdout.readline() == "ready\n"
-        os.kill(agent_of(program), signal.SIGSTOP)  # as a machine that sleeps
+        os.kill(agent_of(program), signal.SIGSTOP)  # like a machine that sleeps
         network.cut()
         assert eventually(lambda: clients(other, short) == [])
         network.heal()
@@ -198,7 +198,7 @@ def test_a_program_that_comes_back_too_late_is_told_so(operator, user, tmp_path,
 
 
 def agent_of(program):
-    """Returns the process that has the session: the program's agent, or itself."""
+    """Returns the process that has the session: the program's agent, or the program itself."""
     for line in subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(program.pid)], capture_output=True, text=True).stdout.splitlines():
         pid, name = line.split()
         if name == "pathways-agent":
@@ -207,7 +207,7 @@ def agent_of(program):
 
 
 def test_a_program_that_is_killed_is_not_waited_for(operator, cluster, user):
-    """Its agent says goodbye. Without an agent its machine tells that the process is gone, since nothing is between them."""
+    """Its agent says goodbye. Without an agent, the operating system closes the connection, with nothing in between."""
     program = user.program(cluster["address"], HOLDS)
     assert program.stdout.readline() == "ready\n"
     assert len(clients(operator, cluster)) == 1

@@ -4,7 +4,7 @@ import pytest
 from cli import PATIENCE
 from seats import Host, Program, hosts_of
 
-# Reads the names of uses of the devices, and prints for each "well" or its error.
+# Reads the names of device uses, and prints for each "well" or its error.
 PROGRAM = """
 import sys
 import jax, numpy as np

@@ -1,4 +1,4 @@
-"""However a program meets what a lost host had, it reads the same words: which host, since when, and what happens next."""
+"""A program reads the same words wherever it meets the loss of a host: the host, the time of the loss, and the next event."""
 
 import re
 
@@ -6,7 +6,7 @@ from seats import Host, Program, hosts_of
 
 WORDS = re.compile(r"DATA_LOSS: host 'victim' of island 'island0' is gone since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; waiting for a host to take its seat\b")
 
-# An island of two hosts, of which one is lost. Reads the names of ways to meet the loss, and prints for each "well" or its error.
+# Runs on an island of two hosts, of which one is lost. Reads the names of ways to meet the loss, and prints for each "well" or its error.
 PROGRAM = """
 import sys, threading
 import jax, numpy as np

@@ -1,5 +1,5 @@
-"""Cuts the network between a host and its controller. Programs see a pause: no array is lost, no command is done twice, and what they compute is what an
-undisturbed run computes. A host that is cut off for too long is lost, and one whose process has ended is lost at once."""
+"""Cuts the network between a host and its controller. Programs see a pause: no array is lost, no command is done twice, and the results are those of
+an undisturbed run. A host that is cut off for too long is lost, and a host whose process has ended is lost at once."""
 
 import os
 import random
@@ -201,7 +201,7 @@ def test_a_host_that_is_cut_off_for_too_long_is_lost_and_joins_anew(impatient):
 
 
 def test_a_host_whose_network_falls_silent_is_named_and_comes_back(tmp_path_factory):
-    """The host is on a machine of its own. Its link goes, and neither end is told."""
+    """The host is on a separate machine. Its link goes down, and neither end is notified."""
     try:
         network = TwoIslands(0.0, 1e9)
     except OSError as error:
@@ -236,7 +236,7 @@ def test_a_host_whose_network_falls_silent_is_named_and_comes_back(tmp_path_fact
 
 
 def test_a_host_whose_process_is_killed_is_not_waited_for(patient):
-    """The last test of this cluster: b is gone."""
+    """This is the last test of this cluster, because it kills b."""
     program = patient.program(HOLDS)
     patient.b.kill()
     patient.b.wait()

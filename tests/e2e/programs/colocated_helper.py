@@ -1,4 +1,4 @@
-"""A module of the test's own tree: colocated functions name it, and no library folder has it."""
+"""A module of the test's own tree, not of a library folder: colocated functions import it."""
 
 FACTOR = 3
 

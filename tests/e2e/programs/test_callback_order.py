@@ -1,4 +1,4 @@
-"""Tests when callbacks of programs have run: ordered ones in their order, prints before their computation's result is reported ready."""
+"""Tests the order of callbacks of programs: ordered ones run in their order, prints before their computation's result is reported ready."""
 
 import contextlib
 import io
@@ -89,7 +89,7 @@ def printed():
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_call_that_only_prints_has_printed_when_it_returns(cpu, ordered):
-    """As on jax's own cpu: such a call has no result that a reader could wait for."""
+    """This is as on jax's own cpu: such a call has no result that a reader could wait for."""
     tell = jax.jit(lambda x: jax.debug.print("{}", x, ordered=ordered))
     choose = jax.jit(lambda x: jax.lax.cond(x % 2 == 0, tell, lambda v: None, x))
 

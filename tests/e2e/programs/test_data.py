@@ -1,4 +1,4 @@
-"""`pw.data`: input pipelines on the hosts, compared with two processes of jax that read the same parts."""
+"""Tests `pw.data`: compares input pipelines on the hosts with two processes of jax that read the same parts."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from conftest import PATIENCE, ROOT, clean_environment
 
 SHAPES = ["2x1x2", "1x2x2"]
 
-# What both sides read, and how each shard of a batch is written down.
+# Defines the data that both sides read, and the text form of each shard of a batch.
 COMMON = """
 import json, os, sys
 import jax, numpy as np
@@ -100,7 +100,7 @@ def test_the_hosts_make_the_batches(run_script):
     assert done.returncode == 0, done.stderr
 
 
-# Hosts whose data end at different batches, by any iterator; begins where it is told.
+# The hosts' data end at different batches. The arguments choose the iterator and the first batch.
 STATES = COMMON + """
 import pickle
 import pathways as pw
@@ -176,7 +176,7 @@ print("fine")
 
 
 def test_grain_reads_on_the_hosts_what_it_reads_here(run_script):
-    """The program ends with a pipeline that nobody has closed."""
+    """The program ends without closing its pipeline."""
     done = run_script(GRAIN, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x2")
     assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
     assert done.stderr == ""

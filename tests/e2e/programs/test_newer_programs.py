@@ -103,7 +103,7 @@ def helpers_of(cluster):
 
 
 def has_ended(pid):
-    """Also true for a process that its parent has not waited for yet. Its sockets are closed then, as they are not yet when its command line is gone."""
+    """Returns True also for a process that its parent has not waited for yet: its sockets are closed. Its command line disappears before them."""
     return records.start_time(pid) is None
 
 

@@ -27,7 +27,7 @@ def raised(call):
 def held():
     """Returns the number of arrays in this process, and of those that the controller holds for this client."""
     gc.collect()
-    probe = jax.device_put(X, jax.devices()[0]).block_until_ready()  # what was dropped before has arrived then
+    probe = jax.device_put(X, jax.devices()[0]).block_until_ready()  # earlier drops have arrived then
     report = admin.status(connection._get_endpoint().controller)
     del probe
     return len(jax.live_arrays()), max(client["arrays"] for client in report["clients"])
@@ -74,7 +74,7 @@ def test_a_value_of_one_call_kept_for_the_next(devices):
         return x + kept[0]
 
     step(X)
-    error, text, lines = raised(lambda: step(np.ones(4, np.int32)))  # traced again, with what the first trace left
+    error, text, lines = raised(lambda: step(np.ones(4, np.int32)))  # traced again, with the state that the first trace left
     assert isinstance(error, jax.errors.UnexpectedTracerError), text
     assert "program step uses a traced value of an earlier call" in text and "test_program_errors.py:" in text and "pass it as an argument" in text
     assert any("step(" in line for line in lines)
@@ -89,7 +89,7 @@ def test_a_program_that_calls_itself(devices):
         if left[0] == 0:
             return x
         left[0] -= 1
-        return step(X) + x  # part of this program, though no argument says so
+        return step(X) + x  # part of this program, though it is no argument
 
     np.testing.assert_array_equal(np.asarray(step(X)), X * 3)
 

@@ -216,7 +216,7 @@ def test_random_keys_cross_between_nodes(devices):
 
 
 def test_what_nobody_has_placed_goes_on_to_wherever_it_is_used(devices):
-    """As without the decorator: a result is committed to devices only if the user's code names devices."""
+    """This is as without the decorator: a result is committed to devices only if the user's code names devices."""
     double = jax.jit(lambda x: x * 2.0)
     there = jax.device_put(np.ones(4, np.float32), devices[6])
 

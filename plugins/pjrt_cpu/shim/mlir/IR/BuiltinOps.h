@@ -1,9 +1,9 @@
 // Replaces the MLIR header of the same name; first on the include path of this folder only.
 //
-// The tensorflow wheel ships XLA's headers and MLIR's, but not LLVM's, which the real file needs. The plugin uses little of MLIR. It makes
-// a context, lets XLA parse a module into it and passes the module to the compiler. It also reads an attribute of the module, and gives
-// attributes to the arguments and results of its function. The declarations here match the library's layout and mangled names: a module, a
-// function and an attribute are one pointer each, a context is one owning pointer.
+// The tensorflow wheel ships XLA's headers and MLIR's, but not LLVM's, which the real file needs. The plugin uses little of MLIR.
+// It makes a context, lets XLA parse a module into it and passes the module to the compiler. It also reads an attribute of the
+// module, and sets attributes of the arguments and results of its function. The declarations here match the library's layout and
+// mangled names: a module, a function and an attribute are one pointer each, a context is one owning pointer.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Stands for a header of Riegeli, which newer wheels' XLA includes and no wheel ships: functions that we do not call take such a reader.
+// Replaces a header of Riegeli, which newer wheels' XLA includes and no wheel ships. Only functions that we do not call use it.
 #pragma once
 
 namespace riegeli {

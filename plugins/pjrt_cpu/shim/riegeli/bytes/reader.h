@@ -1,4 +1,4 @@
-// Stands for a header of Riegeli (riegeli/base/any.h).
+// Replaces a header of Riegeli (riegeli/base/any.h).
 #pragma once
 
 #include "riegeli/base/any.h"

@@ -1,5 +1,5 @@
-// Replaces the wheel's header of the same name, which g++ rejects (an ambiguous constructor): declares only what the partitioner's header
-// and we need. The class has the size of XLA's.
+// Replaces the wheel's header of the same name, which g++ rejects (an ambiguous constructor). It declares only the names that the
+// partitioner's header and our files need. The class has the size of XLA's.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,42 @@
+#include "pathways/base/process/stop_signal.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
+
+namespace pw {
+
+StopSignal::StopSignal() : parent_(getppid()), parent_fd_(static_cast<int>(syscall(SYS_pidfd_open, parent_, 0))) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  PW_CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
+  signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC);
+  PW_CHECK(signal_fd_ >= 0);
+}
+
+StopSignal::~StopSignal() {
+  close(signal_fd_);
+  if (parent_fd_ >= 0) close(parent_fd_);
+}
+
+std::string StopSignal::Wait(bool exit_with_parent) {
+  if (exit_with_parent && (parent_fd_ < 0 || getppid() != parent_)) return "the parent process has ended";
+  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {exit_with_parent ? parent_fd_ : -1, POLLIN, 0}};
+  while (poll(fds, 2, -1) < 0 && errno == EINTR) {
+  }
+  if (fds[1].revents != 0) return "the parent process has ended";
+  signalfd_siginfo info;
+  if (read(signal_fd_, &info, sizeof info) != sizeof info) return "a signal";
+  return absl::StrCat("signal ", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+}  // namespace pw

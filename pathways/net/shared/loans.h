@@ -1,0 +1,70 @@
+// Loans: keeps shared memory alive whose name was sent to another process, until that process has opened it (it answers
+// SharedTaken), or until the process or the session is gone. Confined to its owner's strand.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/net/shared/shared_memory.h"
+
+namespace pw::net {
+
+class Loans {
+ public:
+  using Returned = absl::AnyInvocable<void() &&>;
+
+  // Keeps `data` alive for the other process. Only Return calls `returned`.
+  void Add(uint64_t transfer, SessionId session, Bytes data, Returned returned = nullptr) {
+    bytes_ += data.size();
+    NoteLent(data);
+    loans_[transfer] = Loan{session, std::move(data), std::move(returned)};
+  }
+  void Return(uint64_t transfer) {
+    auto it = loans_.find(transfer);
+    if (it == loans_.end()) return;
+    Loan loan = std::move(it->second);
+    loans_.erase(it);
+    bytes_ -= loan.data.size();
+    NoteTaken(loan.data);
+    if (loan.returned != nullptr) std::move(loan.returned)();
+  }
+  void DropSession(SessionId session) {
+    absl::erase_if(loans_, [&](const auto& entry) {
+      if (entry.second.session != session) return false;
+      bytes_ -= entry.second.data.size();
+      return true;
+    });
+  }
+  // Drops all loans. Returns the `returned` callbacks that have not been called.
+  absl::flat_hash_map<uint64_t, Returned> DropAll() {
+    absl::flat_hash_map<uint64_t, Returned> due;
+    for (auto& [transfer, loan] : loans_) {
+      if (loan.returned != nullptr) due[transfer] = std::move(loan.returned);
+    }
+    loans_.clear();
+    bytes_ = 0;
+    return due;
+  }
+  size_t bytes() const { return bytes_; }
+  size_t size() const { return loans_.size(); }
+  size_t bytes_of(SessionId session) const {
+    size_t sum = 0;
+    for (const auto& [transfer, loan] : loans_) sum += loan.session == session ? loan.data.size() : 0;
+    return sum;
+  }
+
+ private:
+  struct Loan {
+    SessionId session;
+    Bytes data;
+    Returned returned;
+  };
+  absl::flat_hash_map<uint64_t, Loan> loans_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace pw::net
