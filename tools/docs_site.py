@@ -1,7 +1,7 @@
 """Builds the documentation's site into build/docs/site, with MkDocs: README, ARCHITECTURE, CONTRIBUTING and the pages below docs/.
 
-The pages are copied, so that they link to each other as they do in the tree. Links to files that are no pages, such as sources, become their names:
-the site does not know where the tree is published.
+The pages are copied, so that they link to each other as they do in the tree. Links to other files, such as sources, become plain text: the site does
+not know where the tree is published.
 """
 
 import os
@@ -21,11 +21,12 @@ MENU = {
     "Using it": {"Programs": "docs/programs.md", "Slices": "docs/slices.md", "Pipelines": "docs/pipelines.md", "Checkpoints": "docs/checkpoints.md", "Elastic training": "docs/elastic.md", "Python on the hosts": "docs/host-python.md",
                  "Arrays for other programs": "docs/published.md", "Memory": "docs/memory.md",
                  "Compatibility": "docs/compatibility.md", "MaxText": "docs/maxtext.md"},
-    "Running it": {"Deploy": "docs/deploy.md", "Security": "docs/security.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md",
+    "Running it": {"Deploy": "docs/deploy.md", "GPUs": "docs/gpu.md", "Security": "docs/security.md", "Flags": "docs/flags.md", "Environment": "docs/environment.md",
                    "Operators": "docs/operators.md", "Faults": "docs/faults.md", "Status": "docs/status.md",
                    "Traces": "docs/trace.md", "Simulation": "docs/simulator.md"},
     "How it works": {"Architecture": "ARCHITECTURE.md", "Measurements": "docs/paper.md", "The IR": "docs/ir.md", "Contributing": "CONTRIBUTING.md",
-                     "Two doors": "docs/design/two-doors.md", "Programs on the engine": "docs/design/programs-on-the-engine.md"},
+                     "Two doors": "docs/design/two-doors.md", "Programs on the engine": "docs/design/programs-on-the-engine.md",
+                     "Controllers that return": "docs/design/controllers-that-return.md"},
 }
 CONFIG = """site_name: Pathways
 docs_dir: {source}
@@ -53,7 +54,7 @@ def pages():
 
 
 def for_site(text, page, known):
-    """Returns a page's text, in which links to files that are no pages are their names. page: its path; known: the paths of all pages."""
+    """Returns a page's text with links to files that are not pages replaced by their words. page: its path; known: the paths of all pages."""
     def replace(match):
         words, link = match.groups()
         path = link.partition("#")[0]

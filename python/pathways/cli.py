@@ -4,10 +4,11 @@ login | bench | down | logs. Also `python -m pathways`."""
 import argparse
 import json
 import os
+import subprocess
 import sys
 
 from pathways import __version__
-from pathways._cluster import binaries, processes, records
+from pathways._cluster import binaries, command_lines, processes, records
 from pathways._cluster.admin import StatusError
 from pathways._commands import bench_paper, cluster_commands, doctor, page, tokens, top, usage
 from pathways._launchers import join
@@ -78,6 +79,7 @@ def _add_worker(worker):
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    _add_device_options(worker)
     worker.add_argument("--metrics-port", type=int, metavar="PORT",
                         help="show this host's metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
     worker.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
@@ -85,6 +87,11 @@ def _add_worker(worker):
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker, "a worker")
     worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for another one at the same address")
+
+
+def _add_device_options(command):
+    command.add_argument("--device-options", nargs="+", default=[], metavar="NAME=VALUE",
+                         help="options with which the device plugin is created, such as memory_fraction=0.5; 'help' lists those of --platform, and ends")
 
 
 def _add_host_python(command):
@@ -142,6 +149,7 @@ def parser():
                          "otherwise (the default); or their priorities")
     up.add_argument("--checksum", action="store_true", help="protect transfers between hosts by checksums (CRC-32C)")
     up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    _add_device_options(up)
     _add_host_python(up)
     up.add_argument("--spill", action="store_true",
                     help="when a device's memory is full, move arrays that no computation uses to host memory, and back for the computation that reads them")
@@ -272,6 +280,8 @@ def _complain(args, text, code):
 def main(argv=None):
     args = parser().parse_args(argv)
     try:
+        if "help" in getattr(args, "device_options", []):
+            return subprocess.run(command_lines.list_device_options(args.platform or command_lines.default_platform()), check=False).returncode
         return args.function(args)
     except records.NotRunning as error:
         return _complain(args, str(error), EXIT_NOT_RUNNING)

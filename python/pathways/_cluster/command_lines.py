@@ -10,7 +10,7 @@ from pathways._cluster import addresses, binaries, credentials
 
 # The most hosts that one computation may span in a cluster that hosts can join (cpu plugin only; a bound, not a reservation).
 MOST_HOSTS = 8
-# The limit of the compile cache's size: what workers have unless --compile-cache-bytes says otherwise.
+# The workers' default limit of the compile cache's size (--compile-cache-bytes).
 COMPILE_CACHE_BYTES = 4 << 30
 
 
@@ -35,9 +35,9 @@ def compile_cache():
 
 
 def _client_files(here, users=False):
-    """Returns the flags that name the folders in which programs may have a process read and write files: hosts arrays (pathwaysutils' persistence,
-    Orbax), front doors profiles. Others are refused, because whoever connects can name files. `here`: only processes of this machine can connect;
-    where others can, the operator has to name a folder. `users`: of a host, which serves other users too; those have what the operator has named."""
+    """Returns the flags that name the folders in which programs may have a process read and write files. Hosts keep arrays there (pathwaysutils'
+    persistence, Orbax), front doors profiles. Other folders are refused, because every client can name files. `here`: only processes of this machine
+    can connect; otherwise the operator must name a folder. `users`: for a host; its other users get only the folder that the operator named."""
     named = os.environ.get("PATHWAYS_PERSISTENCE_DIRECTORY")
     below = named or (tempfile.gettempdir() if here else None)
     if below is None:
@@ -54,16 +54,16 @@ def _front_door():
 
 @dataclasses.dataclass(frozen=True)
 class HostPython:
-    """How workers run clients' Python functions."""
+    """Options of workers for running clients' Python functions."""
 
     interpreter: str | None = None  # None: PATHWAYS_HOST_PYTHON names it; "off": none
-    user: str | None = None         # as whom; None: as the worker
+    user: str | None = None         # the user that runs them; None: the worker's
     memory: int | None = None       # bytes of private memory for each client; None: no limit
-    processes: int | None = None    # and threads, of `user`; None: no limit
+    processes: int | None = None    # the most processes and threads of `user`; None: no limit
 
     def flags(self, own_only=False):
-        """`own_only`: only this user's processes can connect. Then functions run with this interpreter if none is named; else they are refused, unless
-        a user is named for them: a client's functions would have the worker's rights."""
+        """Returns the flags. `own_only`: only this user's processes can connect. If no interpreter is named, functions run with this one if
+        `own_only`, or if `user` is set; else they are refused, because a client's functions would have the worker's rights."""
         interpreter = self.interpreter or os.environ.get("PATHWAYS_HOST_PYTHON") or (sys.executable if own_only or self.user else "off")
         if interpreter == "off":
             return []
@@ -73,7 +73,7 @@ class HostPython:
 
 def agent(cluster, listen, port_file=None, patience=None, access=None):
     """Returns the agent's command line. `cluster`: the controller's address for clients. `patience`: seconds to wait for the controller when a program
-    connects. `access`: the flags with which it connects to the controller; None: this user's. The first line of the port file is the address that programs connect to."""
+    connects. `access`: the flags with which the agent connects to it; None: this user's. The port file's first line is the address for programs."""
     access = credentials.flags(cluster) if access is None else access
     args = [binaries.find("pathways-agent"), "--cluster", cluster, "--listen", listen, *access, *_front_door()]
     if patience is not None:
@@ -82,14 +82,14 @@ def agent(cluster, listen, port_file=None, patience=None, access=None):
 
 
 def local(island, host, platform, devices, port_file, listen):
-    """Returns the command line of a cluster of one host in one process. Its first line of the port file is the address that programs connect to;
-    `listen`: the address of its controller."""
+    """Returns the command line of a cluster of one host in one process. `listen`: the address of its controller. The port file's first line is the
+    address for programs."""
     return [binaries.find("pathways-local"), "--port-file", port_file, *_local(island, host, platform, devices, listen), *_front_door(),
             *HostPython().flags(listen.startswith("unix:"))]
 
 
 def local_in_this_process(island, host, platform, devices, listen, log):
-    """Returns the flags of such a cluster in this process, as the PJRT door takes them: one a line. `log`: the file for its log lines."""
+    """Returns the flags of such a cluster in this process, as the PJRT door takes them: one word a line. `log`: the file for its log lines."""
     flags = [*_local(island, host, platform, devices, listen), "--log", log]
     if any("\n" in str(flag) for flag in flags):
         raise ValueError(f"a path with a line break cannot be used for a local cluster: {flags}")
@@ -101,15 +101,15 @@ def _local(island, host, platform, devices, listen):
 
 
 def metrics(port, token_file, port_file=None):
-    """Returns the flags with which a controller or a worker shows its metrics to this machine (docs/operators.md). `port` 0: a free one; None: no flags.
-    `token_file`: has the secret that readers show."""
+    """Returns the flags with which a controller or a worker serves its metrics to this machine (docs/operators.md). `port` 0: a free one; None: no
+    flags. `token_file`: holds the secret that readers must send."""
     if port is None:
         return []
     return [f"--listen-metrics=127.0.0.1:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
 
 
 def page(listen, token_file, port_file, names=()):
-    """Returns the flags with which a controller shows its page to operators (docs/operators.md). `names`: further ones by which browsers call it."""
+    """Returns the flags with which a controller serves its page to operators (docs/operators.md). `names`: more host names that browsers may use."""
     return ["--listen-page", listen, "--page-files", binaries.page_files(), "--page-token-file", token_file, "--page-port-file", port_file,
             *(["--page-names", ",".join(names)] if names else [])]
 
@@ -121,11 +121,11 @@ def _staged_limit():
 
 @dataclasses.dataclass(frozen=True)
 class Security:
-    """How a cluster protects what listens on a network."""
+    """Protection of a cluster's network addresses: TLS and tokens."""
 
     identity: pathlib.Path | None = None  # the folder of its authority and tokens; None: it listens on Unix sockets only, or TLS is off
     tokens: pathlib.Path | None = None    # the folder in which the controller keeps token files for this user, for workers and for the agent
-    tls: str = "on"                       # "off": whoever reaches an address does there what he likes, and nothing is encrypted
+    tls: str = "on"                       # "off": nothing is encrypted, and every process that reaches an address has all rights
 
     def controller_flags(self):
         if self.tls == "off":
@@ -138,8 +138,8 @@ class Security:
         return self.tokens / f"{who}.token"
 
     def flags(self, who):
-        """Returns the flags with which an operator, a worker or an agent of this user connects to the cluster. By a Unix socket too: it does not ask for a
-        token, but the other processes that the controller names may be on TCP, and are known by the authority that is in the file."""
+        """Returns the flags with which an operator, a worker or an agent of this user connects to the cluster. A Unix socket needs them too. It asks
+        for no token, but the controller may name processes on TCP, which are verified by the authority in the token file."""
         if self.tls == "off":
             return ["--tls", "off"]
         return [] if self.identity is None else ["--token-file", self._token(who)]
@@ -171,10 +171,10 @@ def _devices(platform, devices):
 
 
 def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None,
-           listen_lanes=None, host_python=HostPython(), own_only=False, access=()):
+           listen_lanes=None, host_python=HostPython(), own_only=False, access=(), device_options=()):
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
-    bytes for arrays on each device; None: all that the device has. `listen_lanes`: where clients bring and fetch arrays; None: on sockets of the kind
-    on which the other workers reach this one. `own_only`: as in HostPython. `access`: the flags with which it joins."""
+    bytes for arrays on each device; None: all that the device has. `listen_lanes`: the address of clients' lanes; None: a socket of the same kind as
+    for other workers. `own_only`: as in HostPython.flags. `access`: the flags with which the worker joins."""
     args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *access,
             *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *host_python.flags(own_only)]
     if platform == "cpu":
@@ -185,4 +185,10 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
         args.append(f"--memory-limit={memory_limit}")
     if listen_lanes is not None:
         args += ["--listen-lanes", listen_lanes]
+    args += [f"--device-option={option}" for option in device_options]
     return [*args, "--advertise", advertise] if advertise else args
+
+
+def list_device_options(platform):
+    """Returns the command that prints the options of a platform's device plugin (--device-options help)."""
+    return [binaries.find("pathways-worker"), "--plugin", binaries.device_plugin(platform), "--device-option=help"]

@@ -33,19 +33,26 @@ class Joinable:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """Where the controller shows its page to operators."""
+    """The address of the controller's page for operators."""
 
     listen: str        # HOST:PORT; port 0: a free one
-    names: tuple = ()  # further names by which browsers call it
+    names: tuple = ()  # more host names that browsers may use
+
+
+# The heartbeat limit of a cluster that one program owns. All its processes are on this machine: when one ends, its socket closes at once, and no
+# network can fail. So silence only means that the machine is busy, and a process may wait that long for its turn.
+OWN_HEARTBEAT_LIMIT = "60s"
 
 
 class Cluster:
-    """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process. `listen`: where clients
-    connect; None: a Unix socket, for this user. `security`: needed if that, or where workers join, is on a network. `listen_proxy`: where an agent of the cluster serves jax programs without our package; None: there is no such agent."""
+    """A controller and its workers. start() starts them and returns when they are ready. `owned`: they end with this process. `listen`: the address
+    for clients; None: a Unix socket, for this user. `security`: needed if clients or workers connect over a network. `listen_proxy`: the address at
+    which an agent serves jax programs without our package; None: there is no such agent."""
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None,
-                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None):
+                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None,
+                 device_options=()):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -56,19 +63,20 @@ class Cluster:
         self.policy = policy
         self.joinable = joinable
         self.checksum = checksum
-        self.heartbeat = heartbeat
+        self.heartbeat = heartbeat or (OWN_HEARTBEAT_LIMIT if owned and joinable is None else None)
         self.memory_limit = memory_limit  # bytes for arrays on each device; None: all that the device has
+        self.device_options = device_options  # with which each host's device plugin is created: NAME=VALUE
         self.spill = spill
         self.host_python = host_python
         self.dispatch = dispatch
-        self.usage_file = usage_file  # where the controller keeps what users use; None: nowhere
+        self.usage_file = usage_file  # the controller's records of users' usage; None: it keeps none
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice
-        self.client_grace = client_grace  # likewise
-        self.host_grace = host_grace  # likewise
+        self.client_grace = client_grace  # seconds; None: the controller's own choice
+        self.host_grace = host_grace  # seconds; None: the controller's own choice
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers have the ports after it. 0: free ones; None: no metrics
-        self.metrics = {}  # where each process shows them, by the name of its log
-        self.page = page  # a Page: where the controller shows it; None: nowhere
+        self.metrics = {}  # by the name of each process's log: its port file, and once it serves metrics their address
+        self.page = page  # a Page; None: the controller serves none
         self.page_address = None
         self.address = None
         self.workers_address = None
@@ -112,7 +120,7 @@ class Cluster:
 
     @property
     def access(self):
-        """The flags with which programs of this user connect to it."""
+        """Returns the flags with which this user's programs connect to the cluster."""
         return self.security.flags("operator")
 
     def _log(self, name):
@@ -127,8 +135,8 @@ class Cluster:
         return f"{addresses.split(self.listen, '--listen')[0]}:0"
 
     def _listen_lanes(self):
-        """Returns the address of each worker for clients; None: the worker's own choice. Its choice depends on where it joins, so it does not serve
-        clients of other machines if workers are on this machine only."""
+        """Returns the address of each worker's lanes for clients; None: the worker's own choice. A worker that joins by a local address chooses a
+        local address, which clients on other machines cannot reach."""
         if addresses.listens_here(self.listen) or not addresses.listens_here(self.workers_address):
             return None
         return f"{addresses.split(self.listen, '--listen')[0]}:0"
@@ -162,7 +170,7 @@ class Cluster:
         return lambda: processes.read_port_file(port_file)
 
     def _metrics(self, name, number):
-        """Returns the flags for the metrics of a process, the number of its port after the controller's."""
+        """Returns the flags for a process's metrics. `number`: how far its port is above the controller's."""
         if self.metrics_port is None:
             return []
         token_file = self._secret("metrics.token")
@@ -171,7 +179,7 @@ class Cluster:
         return command_lines.metrics(self.metrics_port + number if self.metrics_port else 0, token_file, port_file)
 
     def _secret(self, name):
-        """Returns a file of this user alone with a secret, which it makes."""
+        """Returns the path of a file with a secret, which only this user can read; makes it if it is missing."""
         path = self.folder / name
         if not path.exists():
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -214,7 +222,8 @@ class Cluster:
         for number, (island, host) in enumerate(self.shape.placement(), 1):
             args = command_lines.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
                                         self.checksum, self.memory_limit, self._listen_lanes(), self.host_python,
-                                        own_only=self.listen.startswith("unix:"), access=self.security.flags("worker"))
+                                        own_only=self.listen.startswith("unix:"), access=self.security.flags("worker"),
+                                        device_options=self.device_options)
             args += ["--exit-with-controller", *self._metrics(host, number)]
             if self.owned:
                 args.append("--exit-with-parent")

@@ -56,7 +56,7 @@ def workers_address(address, report):
 
 
 def _join_access(asked, where, token_file):
-    """Returns the flags with which the worker joins at `where`: those with which we have asked the controller, unless it is a Unix socket."""
+    """Returns the flags with which the worker joins at `where`: none for a Unix socket, else those for the address `asked`, or for `where`."""
     return [] if where.startswith("unix:") else credentials.flags(asked, token_file) or credentials.flags(where, token_file)
 
 
@@ -82,7 +82,8 @@ def worker(args):
     host = host_name(args.host, report)
     command = command_lines.worker(where, host, args.island, platform, args.devices or local.default_shape().devices, advertise=args.advertise,
                                    checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes,
-                                   host_python=cluster_commands.host_python(args), access=_join_access(address, where, args.token_file))
+                                   host_python=cluster_commands.host_python(args), access=_join_access(address, where, args.token_file),
+                                   device_options=args.device_options)
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     if args.metrics_port is not None and args.metrics_token_file is None:

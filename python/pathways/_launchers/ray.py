@@ -114,6 +114,7 @@ class RayCluster:
     def _spec(self):
         return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit,
+                "device_options": self._args.device_options,
                 "host_python": dataclasses.asdict(cluster_commands.host_python(self._args)), "spill": self._args.spill, "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,
                 "client_grace": self._args.client_grace, "host_grace": self._args.host_grace,
                 "tls": self._args.tls, "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
@@ -153,7 +154,7 @@ class RayCluster:
 
     @property
     def access(self):
-        """The flags with which programs of this user connect to it."""
+        """Returns the flags with which this user's programs connect to the cluster."""
         return ["--tls", "off"] if self._args.tls == "off" else ["--token-file", self._token_file]
 
     def _wait_formed(self, ray):
@@ -239,7 +240,7 @@ def _end(handle):
     return [name for name, _ in actors]
 
 
-# ----------------------------------------------------------------------------------------------- the engine's interface (see _state)
+# ------------------------------------------------------------------------------- the engine's interface (see records.engine)
 def launch(args, folder):
     if args.gres:
         raise ValueError("--gres is for --on slurm; --option=RESOURCE=AMOUNT asks Ray for a resource of each node")

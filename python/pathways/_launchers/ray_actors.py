@@ -18,7 +18,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def _folder(spec):
-    """Returns this cluster's folder on this node, the same after a restart."""
+    """Returns this cluster's folder on this node, which is the same after a restart."""
     runs = pathlib.Path(tempfile.gettempdir()) / f"pathways-{os.getuid()}"
     runs.mkdir(mode=0o700, exist_ok=True)
     if runs.stat().st_uid != os.getuid():
@@ -86,7 +86,7 @@ class Controller(_Actor):
         return self._ports
 
     def token_file(self, who):
-        """Returns the text of a token file. The answer of an actor's method goes from process to process, and is kept nowhere else."""
+        """Returns the text of a token file. Ray passes an actor's answer from process to process, and stores it nowhere else."""
         return None if self._tls == "off" else (self._folder / f"{who}.token").read_text()
 
 
@@ -123,7 +123,7 @@ class Worker(_Actor):
         address, folder = self._here(spec), _folder(spec)
         _, workers = _ports(controller)
         args = command_lines.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"],
-                                    host_python=command_lines.HostPython(**spec["host_python"]), access=_access(spec, controller, "worker", host))
+                                    host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_access(spec, controller, "worker", host))
         self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
 
 

@@ -2,8 +2,8 @@
 
     python -m pathways._launchers.slurm_node FOLDER
 
-The nodes share FOLDER, as they share home folders under Slurm. spec.json describes the cluster. The first task writes controller.json once the
-controller serves. Every process writes its log there. The task restarts a crashed worker or agent, and ends with the controller.
+The nodes share FOLDER, as they share home folders under Slurm. Its spec.json describes the cluster. The first task writes controller.json once the
+controller serves. Every process writes its log to FOLDER. The task restarts a crashed worker or agent, and ends with the controller.
 """
 
 import json
@@ -79,14 +79,14 @@ class _Restarted:
         self.process = start()
 
     def has_ended(self):
-        """Whether the process has ended; says how."""
+        """Whether the process has ended; if so, prints how."""
         if self.process is None or self.process.alive():
             return False
         print(self.process.failure(), file=sys.stderr, flush=True)
         return True
 
     def restart(self):
-        """Returns False if it has failed too often; then it is gone."""
+        """Starts the process again. If it has failed too often, drops it instead and returns False."""
         now = time.monotonic()
         self._failures = [at for at in self._failures if now - at < WITHIN_SECONDS] + [now]
         self.process = self._start() if len(self._failures) < MOST_FAILURES else None
@@ -140,7 +140,7 @@ def main(argv):
     def start_worker():
         args = command_lines.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
                                     max(len(shape.placement()) + 2, command_lines.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"],
-                                    host_python=command_lines.HostPython(**spec["host_python"]), access=_security(folder, spec).flags("worker"))
+                                    host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_security(folder, spec).flags("worker"))
         return processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
     return supervise(start_worker, controller, agent)

@@ -44,8 +44,8 @@ def _shout(address):
 
 
 def _listen_proxy(args):
-    """Returns where the agent for programs without our package listens. Stock jax proves nothing and does not encrypt, so by default only programs of
-    this machine reach it."""
+    """Returns the address at which the agent for programs without our package listens. Stock jax has neither tokens nor encryption, so by default
+    only programs of this machine reach it."""
     where = addresses.listen_proxy(args.listen_proxy, "127.0.0.1:0")
     if where is not None and not addresses.listens_here(where):
         print(f"pathways up: whoever reaches {where} (--listen-proxy) may compute on this cluster, as the user 'agent', and is not encrypted: stock jax has "
@@ -61,22 +61,22 @@ def _start_here(args):
     if args.simulated_device:
         raise ValueError("--simulated-device needs --simulated, which says how many there are")
     shape = cluster_commands.shape_of(args)
-    if args.no_workers and args.memory_limit:
-        raise ValueError("--memory-limit is for the workers that 'up' starts: give it to each 'pathways worker --join'")
+    if args.no_workers and (args.memory_limit or args.device_options):
+        raise ValueError("--memory-limit and --device-options are for the workers that 'up' starts: give them to each 'pathways worker --join'")
     joinable = local.Joinable(not args.no_workers, args.listen_workers, args.advertise)
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
                          listen_proxy=_listen_proxy(args), security=_security(args), metrics_port=_metrics_port(args),
                          hang_limit=_hang_limit(args), client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args),
-                         host_python=cluster_commands.host_python(args), page=_page(args)).start()
+                         host_python=cluster_commands.host_python(args), page=_page(args), device_options=args.device_options).start()
 
 
 def _start_simulated(args):
     if args.islands or args.hosts or args.devices or args.platform:
         raise ValueError("--simulated gives the shape and the platform itself: leave out --islands, --hosts, --devices and --platform")
-    if args.no_workers or args.checksum or args.spill or args.memory_limit or args.host_python or args.python_user:
-        raise ValueError("--no-workers, --checksum, --spill, --memory-limit, --host-python and --python-user are for real hosts, not --simulated")
+    if args.no_workers or args.checksum or args.spill or args.memory_limit or args.device_options or args.host_python or args.python_user:
+        raise ValueError("--no-workers, --checksum, --spill, --memory-limit, --device-options, --host-python and --python-user are for real hosts, not --simulated")
     joinable = local.Joinable(True, args.listen_workers, args.advertise)
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
@@ -98,7 +98,7 @@ def _metrics_port(args):
 
 
 def _page(args):
-    """Returns where the controller shows its page: a port of 127.0.0.1 unless an address is given."""
+    """Returns the address of the controller's page: a port of 127.0.0.1 unless an address is given."""
     if args.page is None:
         if args.page_name:
             raise ValueError("--page-name needs --page")
@@ -140,7 +140,7 @@ def _start_on(args):
 
 
 def _page_url(args, cluster):
-    """Returns what a person opens. Where nobody reads it now, without the ticket: outputs are kept."""
+    """Returns the page's address for the user. It contains a ticket only if the output is a terminal: other outputs are stored."""
     if args.json or not sys.stdout.isatty():
         return f"http://{cluster.page_address}/ ('pathways page' prints an address that logs in)"
     return page.url(cluster.page_address, cluster.folder / "page.token") + " (logs in once; 'pathways page' prints another)"
@@ -151,7 +151,7 @@ def _announce(args, cluster):
     fields = {"address": address, "workers_address": cluster.workers_address, "proxy_address": cluster.proxy_address, "islands": shape.islands, "hosts_per_island": shape.hosts,
               "devices_per_host": shape.devices, "devices": shape.islands * shape.hosts * shape.devices}
     if args.no_workers:
-        fields["devices_per_host"] = fields["devices"] = None  # the workers will say
+        fields["devices_per_host"] = fields["devices"] = None  # known once workers join
         hosts = len(shape.placement())
         lines = [f"The controller of cluster '{args.name}' is up at {address} and waits for {hosts} host{'s'[: hosts != 1]}."]
     else:

@@ -1,4 +1,4 @@
-"""A computation that hangs is named: by the log, `status` and `doctor`, with its program and what each host does; and one that is only long is not."""
+"""The log, `status` and `doctor` report a computation that hangs, with its program and the state of each host, and no computation that is only long."""
 
 import contextlib
 import json
@@ -128,13 +128,16 @@ print(time.monotonic() - begin)
 
 
 def test_a_computation_that_is_only_long_is_not_named(command):
-    """Runs computations longer than the limit, which have been measured once. The first run may take six times the limit."""
+    """Runs computations longer than the limit whose time is known. The first run may take six times the limit."""
     started = command("up", "--devices", "1", "--hang-limit", str(LIMIT))
-    seconds = float(command.run(started["address"], LONG.replace("ROUNDS", "300"))) / 4
-    rounds = int(300 * 1.5 * LIMIT / seconds)
-    assert float(command.run(started["address"], LONG.replace("ROUNDS", str(rounds)))) / 4 > LIMIT
+    rounds, seconds, clients = 300, 0.0, 0
+    while seconds <= LIMIT:  # a machine that becomes less busy needs more rounds for the same time
+        rounds = int(rounds * 1.3 * LIMIT / seconds) if seconds else rounds
+        seconds = float(command.run(started["address"], LONG.replace("ROUNDS", str(rounds)))) / 4
+        clients += 1
+        assert clients < 10
     assert events(command, "hang") == [] and hangs(command) == []
-    assert [event.split(":")[0] for event in events(command, "client connected")] == ["client 1", "client 2"]
+    assert [event.split(":")[0] for event in events(command, "client connected")] == [f"client {i + 1}" for i in range(clients)]
 
 
 def test_hosts_and_clients_that_come_and_go_are_events(command):
