@@ -103,6 +103,16 @@ def _add_host_python(command):
     command.add_argument("--python-processes", type=int, metavar="N", help="the most processes and threads of --python-user, on each host")
 
 
+def _add_k8s(up):
+    up.set_defaults(default_image=f"pathways:{__version__}")
+    group = up.add_argument_group("with --on k8s")
+    group.add_argument("--image", metavar="IMAGE", help="the container image, built from deploy/Dockerfile (default: pathways with the tag of this release)")
+    group.add_argument("--namespace", metavar="NAME", help="the namespace of all objects (default: that of the kubectl that applies them)")
+    group.add_argument("--jobset", action="store_true", help="a JobSet instead of StatefulSets, for schedulers that start all of its pods together, such as Kueue")
+    group.add_argument("--apply", action="store_true",
+                       help="apply the objects by kubectl, and the Secrets with the cluster's authority and tokens, instead of printing the objects")
+
+
 def parser():
     parser = argparse.ArgumentParser(
         prog="pathways", description="Clusters of accelerators for stock JAX, driven by one controller.",
@@ -120,9 +130,10 @@ def parser():
 
     up = add("up", launchers.up, "start a cluster, on this machine or on an engine that has more")
     _add_shape(up, "")
-    up.add_argument("--on", choices=("local", "slurm", "ray"), default="local",
+    up.add_argument("--on", choices=("local", "slurm", "ray", "k8s"), default="local",
                     help="where its hosts come from: this machine (the default); Slurm: a step of the job that we are in, or a job of its own; "
-                         "Ray: actors on the cluster that RAY_ADDRESS names")
+                         "Ray: actors on the cluster that RAY_ADDRESS names; k8s: prints the objects that Kubernetes then runs")
+    _add_k8s(up)
     up.add_argument("--simulated", metavar="SHAPE",
                     help="simulated hosts, HOSTSxDEVICES or ISLANDSxHOSTSxDEVICES, such as 512x4: the controller is real, programs are compiled for their "
                          "shapes, results are zeros")
@@ -131,7 +142,8 @@ def parser():
                          "OPERATIONS/S:BYTES/S:BYTES such as 275e12:1.2e12:32e9, and :SECONDS:BYTES/S of the network between islands")
     up.add_argument("--gres", metavar="NAME:N", help="with --on slurm: the devices of each node, such as gpu:8")
     up.add_argument("--option", action="append", metavar="OPTION",
-                    help="with --on slurm: an option for sbatch (in a job: for srun), as in --option=--time=60; with --on ray: a resource, as in --option=TPU=4")
+                    help="with --on slurm: an option for sbatch (in a job: for srun), as in --option=--time=60; with --on ray and --on k8s: a resource of "
+                         "each host, as in --option=TPU=4 and --option=memory=64Gi")
     up.add_argument("--wait", type=float, default=3600, metavar="S", help="with --on: how long to wait for nodes that are in use (default 3600)")
     up.add_argument("--listen", metavar="HOST:PORT",
                     help="where clients connect, the address for PATHWAYS_ADDRESS (default: a free port of 127.0.0.1); 0.0.0.0:PORT takes those of other "

@@ -6,6 +6,7 @@ import time
 
 from pathways._cluster import addresses, command_lines, local, processes, records, simulated
 from pathways._commands import cluster_commands, page
+from pathways._launchers import k8s
 
 
 def _not_up(name):
@@ -18,6 +19,9 @@ def _not_up(name):
 
 
 def up(args):
+    if args.on == "k8s":
+        return k8s.up(args)
+    k8s.check_elsewhere(args)
     if args.detach and args.foreground:
         raise ValueError("--detach and --foreground exclude each other")
     _not_up(args.name)
@@ -55,7 +59,7 @@ def _listen_proxy(args):
 
 def _start_here(args):
     if args.gres or args.option:
-        raise ValueError("--gres and --option are for --on slurm and --on ray")
+        raise ValueError("--gres and --option are for --on slurm, --on ray and --on k8s")
     if args.simulated:
         return _start_simulated(args)
     if args.simulated_device:
