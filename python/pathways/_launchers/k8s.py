@@ -58,7 +58,7 @@ def up(args):
 def cluster_of(args):
     """Returns the cluster that the options describe. Raises ValueError, which says what to do, for an option that means nothing on Kubernetes."""
     for name, sentence in _REFUSED.items():
-        if getattr(args, name) not in (None, False):
+        if getattr(args, name) is not None and getattr(args, name) is not False:
             raise ValueError(f"with --on k8s: {sentence}")
     if args.tls == "off":
         raise ValueError("with --on k8s TLS stays on: without it every pod that reaches the cluster could do there what it likes. Leave out --tls off")
