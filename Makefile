@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-page page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
+.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -117,6 +117,22 @@ test-prometheus: wheel build/prometheus/usr/bin/promtool
 build/prometheus/usr/bin/promtool:
 	@tools/setup.sh prometheus
 
+#: make test-helm  the Helm chart, by helm, which Go builds into build/helm (Go downloads 100 MB of sources)
+test-helm: wheel build/helm/helm
+	@$(PY) -m pytest -q python/tests/test_k8s.py
+
+build/helm/helm:
+	@tools/setup.sh helm
+
+#: make image      the container image pathways:VERSION, by buildah (BASE=...: another base image; DEVICES=cuda13 or none: other devices than the CPU)
+image: wheel
+	@tools/image.sh
+
+#: make test-image the container image: built over a base that debootstrap makes, and a cluster of its pods; needs root, installs buildah and debootstrap
+test-image: wheel
+	@tools/setup.sh image
+	@$(PY) -m pytest -v tests/image
+
 #: make test-page  the operators' page in a real browser; installs Debian's chromium, and node if there is none (docs/operators.md)
 test-page: setup-page wheel
 	@$(PY) -m pytest -q tests/browser
@@ -148,8 +164,8 @@ test-tunix: wheel build/venv-tunix
 build/venv-tunix: tools/locks/requirements-tunix.txt
 	@tools/setup.sh tunix
 
-#: make nightly    test, test-ray, test-prometheus, test-page, sim, asan, tsan, tsa, fuzz, bench
-nightly: test test-ray test-prometheus test-page sim asan tsan tsa fuzz bench
+#: make nightly    test, test-ray, test-prometheus, test-page, test-helm, test-image, sim, asan, tsan, tsa, fuzz, bench
+nightly: test test-ray test-prometheus test-page test-helm test-image sim asan tsan tsa fuzz bench
 
 #: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel

@@ -11,6 +11,8 @@
 #   tools/setup.sh lock   build/venv-lock alone: what writes and audits tools/locks
 #   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
 #   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)
+#   tools/setup.sh helm   build/helm alone: helm, which Go builds from its module
+#   tools/setup.sh image  buildah and debootstrap alone: what the test of the container image needs
 #   tools/setup.sh page   what the browser test of the operators' page needs alone: chromium, and node and npm if there are none
 #   tools/setup.sh maxtext  build/venv-maxtext alone: MaxText with the newest jax (2.3 GB)
 #   tools/setup.sh tunix    build/venv-tunix alone: Tunix with the newest jax (2 GB)
@@ -120,6 +122,15 @@ if [ "${1:-}" = prometheus ]; then
   rm -rf build/prometheus && mkdir -p build/prometheus
   (cd build/prometheus && apt-get download -qq prometheus >../apt.log 2>&1 && dpkg -x prometheus_*.deb .) ||
     { tail -20 build/apt.log >&2; die "Debian's package prometheus could not be fetched; the whole log is build/apt.log"; }
+  exit 0
+fi
+if [ "${1:-}" = helm ]; then
+  command -v go >/dev/null || die "helm is built by Go, and there is no 'go': install it, or put helm on the PATH"
+  GOBIN=$PWD/build/helm go install helm.sh/helm/v3/cmd/helm@v3.22.0
+  exit 0
+fi
+if [ "${1:-}" = image ]; then
+  install_packages <(printf 'buildah\ndebootstrap\n')
   exit 0
 fi
 if [ "${1:-}" = page ]; then

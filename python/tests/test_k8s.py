@@ -1,4 +1,7 @@
-"""`pathways up --on k8s`: its objects are valid, guarded and fit together, and its options are refused where they mean nothing. No Kubernetes runs here."""
+"""`pathways up --on k8s`: its objects are valid, guarded and fit together, and options that mean nothing there are refused.
+
+No Kubernetes runs here.
+"""
 
 import base64
 import copy
@@ -19,8 +22,12 @@ from pathways._launchers import k8s, yaml_text
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = "1.37"
 EXAMPLE = ["--hosts", "4", "--devices", "8", "--platform", "cuda"]  # deploy/kubernetes.yaml
-SHAPES = [EXAMPLE, [*EXAMPLE, "--jobset"], ["--islands", "2", "--hosts", "2", "--name", "team-a", "--namespace", "ml", "--option", "memory=64Gi"],
-          ["--islands", "2", "--hosts", "3", "--jobset", "--namespace", "ml", "--platform", "/opt/libtpu.so", "--option", "google.com/tpu=4"]]
+SHAPES = [
+    EXAMPLE,
+    [*EXAMPLE, "--jobset"],
+    ["--islands", "2", "--hosts", "2", "--name", "team-a", "--namespace", "ml", "--option", "memory=64Gi"],
+    ["--islands", "2", "--hosts", "3", "--jobset", "--namespace", "ml", "--platform", "/opt/libtpu.so", "--option", "google.com/tpu=4"],
+]
 
 
 @pytest.fixture(autouse=True)
@@ -68,11 +75,15 @@ def test_objects_fit_kubernetes_schemas(objects):
         assert one["apiVersion"] == "jobset.x-k8s.io/v1alpha2" and set(one["spec"]) == {"failurePolicy", "replicatedJobs"}
         for job in one["spec"]["replicatedJobs"]:
             assert set(job) == {"name", "replicas", "template"} and set(job["template"]) == {"spec"}
-            kubernetes_validate.validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, **job["template"]}, KUBERNETES, strict=True)
+            kubernetes_validate.validate(
+                {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, **job["template"]}, KUBERNETES, strict=True
+            )
 
 
 def test_the_schemas_find_a_fault(capsys):
-    (found,) = [one for one in yaml.safe_load_all(printed(capsys)) if one["kind"] == "StatefulSet" and component(one["metadata"]["labels"]) == "worker"]
+    (found,) = [
+        one for one in yaml.safe_load_all(printed(capsys)) if one["kind"] == "StatefulSet" and component(one["metadata"]["labels"]) == "worker"
+    ]
     for path, value in ((("replicas",), "four"), (("template", "spec", "securityContext", "runAsNonRot"), True)):
         broken = copy.deepcopy(found)
         place = broken["spec"]
@@ -90,9 +101,15 @@ def test_pods_meet_the_restricted_standard_and_write_to_volumes_alone(objects):
         assert security["runAsNonRoot"] is True and security["runAsUser"] > 0 and security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False and pod["terminationGracePeriodSeconds"] > 0
         assert pod["enableServiceLinks"] is False, "variables PATHWAYS_* of Services would be taken for settings"
-        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys() and all(volume.keys() <= {"name", "emptyDir", "secret"} for volume in pod["volumes"])
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys() and all(
+            volume.keys() <= {"name", "emptyDir", "secret"} for volume in pod["volumes"]
+        )
         for container in pod["initContainers"] + pod["containers"]:
-            assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
             assert {"cpu", "memory"} <= container["resources"]["requests"].keys() & container["resources"]["limits"].keys()
             assert {mount["name"] for mount in container["volumeMounts"]} <= {volume["name"] for volume in pod["volumes"]}
             assert all("sizeLimit" in volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume)
@@ -110,10 +127,16 @@ def test_no_pod_starts_without_its_secrets(objects):
         pod, labels = template["spec"], template["metadata"]["labels"]
         suffix, files = wanted[component(labels)]
         (secret,) = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
-        assert secret == {"secretName": f"{labels['app.kubernetes.io/instance']}-{suffix}", "optional": False, "defaultMode": 0o440,
-                          "items": [{"key": file, "path": file} for file in files]}
+        assert secret == {
+            "secretName": f"{labels['app.kubernetes.io/instance']}-{suffix}",
+            "optional": False,
+            "defaultMode": 0o440,
+            "items": [{"key": file, "path": file} for file in files],
+        }
         (init,), (container,) = pod["initContainers"], pod["containers"]
-        assert {"name": "secret", "mountPath": "/secrets", "readOnly": True} in init["volumeMounts"] and init["command"][2].startswith("umask 077 && ")
+        assert {"name": "secret", "mountPath": "/secrets", "readOnly": True} in init["volumeMounts"] and init["command"][2].startswith(
+            "umask 077 && "
+        )
         assert "secret" not in {mount["name"] for mount in container["volumeMounts"]}
         assert "--tls" not in container["args"] and not any("secret" in str(one).lower() for one in container["env"])
         if component(labels) == "worker":
@@ -135,7 +158,12 @@ def test_parts_name_each_other(objects):
     islands, hosts = int(after(args, "--islands")), int(after(args, "--hosts"))
     assert len(by_component["worker"]) == islands
     sizes = [one["spec"]["replicas"] for one in of_kind(objects, "StatefulSet") if component(one["metadata"]["labels"]) == "worker"]
-    sizes += [job["template"]["spec"]["completions"] for one in of_kind(objects, "JobSet") for job in one["spec"]["replicatedJobs"] if job["name"] != "controller"]
+    sizes += [
+        job["template"]["spec"]["completions"]
+        for one in of_kind(objects, "JobSet")
+        for job in one["spec"]["replicatedJobs"]
+        if job["name"] != "controller"
+    ]
     assert sizes == [hosts] * islands
 
     services = {one["metadata"]["name"]: one["spec"] for one in of_kind(objects, "Service")}
@@ -146,7 +174,9 @@ def test_parts_name_each_other(objects):
         assert {port["targetPort"]: port["port"] for port in service["ports"]} == ports and len(selected) == 1
         assert all(f"0.0.0.0:{port}" in container["args"] for port in ports.values())
     for one in of_kind(objects, "StatefulSet"):
-        assert one["spec"]["serviceName"] in services and selects(one["spec"]["selector"]["matchLabels"], one["spec"]["template"]["metadata"]["labels"])
+        assert one["spec"]["serviceName"] in services and selects(
+            one["spec"]["selector"]["matchLabels"], one["spec"]["template"]["metadata"]["labels"]
+        )
     for worker in by_component["worker"]:
         host, _, port = after(worker["spec"]["containers"][0]["args"], "--join").partition(":")
         assert int(port) in {one["port"] for one in services[host]["ports"]} and host == after(args, "--advertise")
@@ -177,12 +207,15 @@ def templates_of(objects, kind):
 
 def reaches(objects, source, target, port):
     """Whether the network policies let pods with labels `source` connect to this TCP port of pods with labels `target`."""
+
     def allows(labels, direction, side, peer):
         policies = [one["spec"] for one in of_kind(objects, "NetworkPolicy") if selects(one["spec"]["podSelector"]["matchLabels"], labels)]
         rules = [rule for policy in policies for rule in policy[direction]]
         return not policies or any(
             (side not in rule or any(selects(one["podSelector"].get("matchLabels", {}), peer) for one in rule[side]))
-            and ("ports" not in rule or {"protocol": "TCP", "port": port} in rule["ports"]) for rule in rules)
+            and ("ports" not in rule or {"protocol": "TCP", "port": port} in rule["ports"])
+            for rule in rules
+        )
 
     return allows(target, "ingress", "from", source) and allows(source, "egress", "to", target)
 
@@ -191,8 +224,14 @@ def test_the_network_policies_let_in_what_the_cluster_needs_and_nothing_else(obj
     controller, worker = (templates_of(objects, kind)[0]["metadata"]["labels"] for kind in ("controller", "worker"))
     program = {"app": "train"}
     wanted = [
-        (program, controller, {8470}), (program, worker, {8474}), (worker, controller, {8470, 8471}),
-        (worker, worker, {8470, 8471, 8472, 8474, 22, 40000}), (controller, worker, set()), (worker, program, set()), (controller, program, set())]
+        (program, controller, {8470}),
+        (program, worker, {8474}),
+        (worker, controller, {8470, 8471}),
+        (worker, worker, {8470, 8471, 8472, 8474, 22, 40000}),
+        (controller, worker, set()),
+        (worker, program, set()),
+        (controller, program, set()),
+    ]
     for source, target, ports in wanted:
         assert {port for port in (8470, 8471, 8472, 8474, 22, 40000) if reaches(objects, source, target, port)} == ports, (source, target)
     for one in of_kind(objects, "NetworkPolicy"):
@@ -211,16 +250,49 @@ def helm():
 
 
 @pytest.mark.skipif(helm() is None, reason="helm is not installed: 'make test-helm' builds it, with Go")
-@pytest.mark.parametrize("values, options", [
-    ([], []), (["hosts=4", "devices=8", "platform=cuda"], EXAMPLE), (["devices=16"], ["--devices", "16"]),
-    (["islands=2", "hosts=3", "jobset=true", "name=team-a", "image=r.example/p@sha256:00", "controller.flags={--policy,fifo,--spill}", "workers.flags={--checksum}",
-      "workers.resources.memory=64Gi"],
-     ["--islands", "2", "--hosts", "3", "--jobset", "--name", "team-a", "--image", "r.example/p@sha256:00", "--policy", "fifo", "--spill", "--checksum",
-      "--option", "memory=64Gi"]),
-    (["platform=/opt/libtpu.so", "workers.resources.google\\.com/tpu=4"], ["--platform", "/opt/libtpu.so", "--option", "google.com/tpu=4"])])
+@pytest.mark.parametrize(
+    "values, options",
+    [
+        ([], []),
+        (["hosts=4", "devices=8", "platform=cuda"], EXAMPLE),
+        (["devices=16"], ["--devices", "16"]),
+        (
+            [
+                "islands=2",
+                "hosts=3",
+                "jobset=true",
+                "name=team-a",
+                "image=r.example/p@sha256:00",
+                "controller.flags={--policy,fifo,--spill}",
+                "workers.flags={--checksum}",
+                "workers.resources.memory=64Gi",
+            ],
+            [
+                "--islands",
+                "2",
+                "--hosts",
+                "3",
+                "--jobset",
+                "--name",
+                "team-a",
+                "--image",
+                "r.example/p@sha256:00",
+                "--policy",
+                "fifo",
+                "--spill",
+                "--checksum",
+                "--option",
+                "memory=64Gi",
+            ],
+        ),
+        (["platform=/opt/libtpu.so", "workers.resources.google\\.com/tpu=4"], ["--platform", "/opt/libtpu.so", "--option", "google.com/tpu=4"]),
+    ],
+)
 def test_the_chart_renders_what_the_command_prints(capsys, values, options):
     words = ["--kube-version", "1.30.0", *itertools.chain(*(("--set", value) for value in values))]
-    rendered = subprocess.run([helm(), "template", "any", "deploy/helm/pathways", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rendered = subprocess.run(
+        [helm(), "template", "any", "deploy/helm/pathways", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
     def named(text):
         return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
@@ -232,8 +304,13 @@ def test_the_chart_renders_what_the_command_prints(capsys, values, options):
 def test_helm_finds_no_fault_with_the_chart():
     done = subprocess.run([helm(), "lint", "--strict", "deploy/helm/pathways"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    refused = subprocess.run([helm(), "template", "any", "deploy/helm/pathways", "--kube-version", "1.30.0", "--set", "platform=/opt/libtpu.so"],
-                             cwd=ROOT, capture_output=True, text=True, check=False)
+    refused = subprocess.run(
+        [helm(), "template", "any", "deploy/helm/pathways", "--kube-version", "1.30.0", "--set", "platform=/opt/libtpu.so"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert refused.returncode != 0 and "workers.resources" in refused.stderr
 
 
@@ -244,13 +321,31 @@ def test_the_chart_has_the_version_of_the_package():
 
 
 # ------------------------------------------------------------------------------- options
-@pytest.mark.parametrize("options, says", [
-    (["--gres", "gpu:8"], "--option=RESOURCE=AMOUNT"), (["--tls", "off"], "Leave out --tls off"), (["--listen", "0.0.0.0:1"], "leave out --listen"),
-    (["--listen-workers", "0.0.0.0:1"], "leave out --listen-workers"), (["--listen-proxy", "none"], "leave out --listen-proxy"), (["--advertise", "me"], "leave out --advertise"),
-    (["--no-workers"], "leave out --no-workers"), (["--python-user", "nobody"], "--host-python"), (["--metrics-port", "0"], "leave out --metrics-port"),
-    (["--page"], "leave out --page"), (["--simulated", "2x2"], "leave out --on k8s"), (["--foreground"], "leave out --foreground"), (["-d"], "leave out --detach"),
-    (["--wait", "5"], "leave out --wait"), (["--name", "Team"], "small letters"), (["--name", "a" * 41], "at most 40"), (["--namespace", "-"], "small letters"),
-    (["--platform", "/opt/libtpu.so"], "--option=google.com/tpu=4"), (["--option", "memory"], "RESOURCE=AMOUNT"), (["--option", "memory=much"], "RESOURCE=AMOUNT")])
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (["--gres", "gpu:8"], "--option=RESOURCE=AMOUNT"),
+        (["--tls", "off"], "Leave out --tls off"),
+        (["--listen", "0.0.0.0:1"], "leave out --listen"),
+        (["--listen-workers", "0.0.0.0:1"], "leave out --listen-workers"),
+        (["--listen-proxy", "none"], "leave out --listen-proxy"),
+        (["--advertise", "me"], "leave out --advertise"),
+        (["--no-workers"], "leave out --no-workers"),
+        (["--python-user", "nobody"], "--host-python"),
+        (["--metrics-port", "0"], "leave out --metrics-port"),
+        (["--page"], "leave out --page"),
+        (["--simulated", "2x2"], "leave out --on k8s"),
+        (["--foreground"], "leave out --foreground"),
+        (["-d"], "leave out --detach"),
+        (["--wait", "5"], "leave out --wait"),
+        (["--name", "Team"], "small letters"),
+        (["--name", "a" * 41], "at most 40"),
+        (["--namespace", "-"], "small letters"),
+        (["--platform", "/opt/libtpu.so"], "--option=google.com/tpu=4"),
+        (["--option", "memory"], "RESOURCE=AMOUNT"),
+        (["--option", "memory=much"], "RESOURCE=AMOUNT"),
+    ],
+)
 def test_an_option_that_means_nothing_there_is_refused(capsys, options, says):
     assert cli.main(["up", "--on", "k8s", *options]) == cli.EXIT_USAGE
     out, err = capsys.readouterr()
@@ -264,28 +359,91 @@ def test_its_options_are_refused_elsewhere(capsys, option):
 
 
 def test_options_reach_the_pods_that_they_concern(capsys):
-    found = list(yaml.safe_load_all(printed(
-        capsys, "--policy", "fifo", "--dispatch", "sequential", "--hang-limit", "2.5", "--client-grace", "60", "--host-grace", "0", "--spill", "--checksum",
-        "--memory-limit", "1000", "--host-python", "--python-memory", "5", "--image", "r.example/p:1", "--option", "cpu=500m", "--option", "example.com/npu=2")))
+    found = list(
+        yaml.safe_load_all(
+            printed(
+                capsys,
+                "--policy",
+                "fifo",
+                "--dispatch",
+                "sequential",
+                "--hang-limit",
+                "2.5",
+                "--client-grace",
+                "60",
+                "--host-grace",
+                "0",
+                "--spill",
+                "--checksum",
+                "--memory-limit",
+                "1000",
+                "--host-python",
+                "--python-memory",
+                "5",
+                "--image",
+                "r.example/p:1",
+                "--option",
+                "cpu=500m",
+                "--option",
+                "example.com/npu=2",
+            )
+        )
+    )
     (controller,), (worker,) = templates_of(found, "controller"), templates_of(found, "worker")
     up, join = ([*one["spec"]["containers"][0]["args"]] for one in (controller, worker))
-    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "client-grace", "host-grace")] == ["fifo", "sequential", "2.5", "60", "0"]
-    assert "--spill" in up and "--checksum" in join and join[-1] == "--host-python" and after(join, "--memory-limit") == "1000" and after(join, "--python-memory") == "5"
+    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "client-grace", "host-grace")] == [
+        "fifo",
+        "sequential",
+        "2.5",
+        "60",
+        "0",
+    ]
+    assert (
+        "--spill" in up
+        and "--checksum" in join
+        and join[-1] == "--host-python"
+        and after(join, "--memory-limit") == "1000"
+        and after(join, "--python-memory") == "5"
+    )
     for resources in worker["spec"]["containers"][0]["resources"].values():
         assert resources["cpu"] == "500m" and resources["example.com/npu"] == 2 and resources["memory"] == "16Gi"
-    assert {one["image"] for template in (controller, worker) for one in template["spec"]["initContainers"] + template["spec"]["containers"]} == {"r.example/p:1"}
+    assert {one["image"] for template in (controller, worker) for one in template["spec"]["initContainers"] + template["spec"]["containers"]} == {
+        "r.example/p:1"
+    }
     for command in (up, join):  # the command line of the image takes them
-        cli.parser().parse_args([word for word in command if word not in ("--token-file", after(command, "--token-file") if "--token-file" in command else "")])
+        if "--token-file" in command:
+            command.remove(after(command, "--token-file"))
+            command.remove("--token-file")
+        cli.parser().parse_args(command)
 
 
 def test_json_has_the_same_objects(capsys):
     assert json.loads(printed(capsys, *EXAMPLE, "--json"))["items"] == list(yaml.safe_load_all(printed(capsys, *EXAMPLE)))
 
 
-@pytest.mark.parametrize("value", [
-    {"a": "on", "b": "yes", "c": "null", "d": "~", "e": "1", "f": "1e3", "g": "0x1f", "h": "", "i": " x", "j": "a: b", "k": "a #b", "l": "-", "m": "*a", "n": "é\n"},
-    {"a": True, "b": 0, "c": 1.5, "d": [], "e": {}, "f": [[1, [2]], {"a": [{"b": {}}]}], "g": {"on": {"1": []}}},
-    {"a": {"long": ["x" * 30] * 9, "words": ["--listen", "0.0.0.0:1"], "flow": {f"k{i}": "v, w" for i in range(20)}}}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {
+            "a": "on",
+            "b": "yes",
+            "c": "null",
+            "d": "~",
+            "e": "1",
+            "f": "1e3",
+            "g": "0x1f",
+            "h": "",
+            "i": " x",
+            "j": "a: b",
+            "k": "a #b",
+            "l": "-",
+            "m": "*a",
+            "n": "é\n",
+        },
+        {"a": True, "b": 0, "c": 1.5, "d": [], "e": {}, "f": [[1, [2]], {"a": [{"b": {}}]}], "g": {"on": {"1": []}}},
+        {"a": {"long": ["x" * 30] * 9, "words": ["--listen", "0.0.0.0:1"], "flow": {f"k{i}": "v, w" for i in range(20)}}},
+    ],
+)
 def test_yaml_is_read_as_it_was_written(value):
     assert list(yaml.safe_load_all(yaml_text.documents([value, value]))) == [value, value]
 
@@ -297,7 +455,12 @@ def kubectl(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "kubectl"
-    program.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\ncat >{tmp_path}/input\ncat {tmp_path}/error >&2 2>/dev/null && exit 1\necho service/pathways-controller serverside-applied\n')
+    program.write_text(f"""#!/bin/sh
+echo "$@" >{tmp_path}/words
+cat >{tmp_path}/input
+cat {tmp_path}/error >&2 2>/dev/null && exit 1
+echo service/pathways-controller serverside-applied
+""")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("PATHWAYS_HOME", str(tmp_path / "home"))
@@ -320,8 +483,10 @@ def test_apply_hands_the_objects_and_the_secrets_to_kubectl(kubectl, capsys):
     assert (kubectl / "words").read_text().split() == ["apply", "--server-side", "--field-manager=pathways", "-f", "-"]
     secrets = {one["metadata"]["name"]: one for one in of_kind(applied, "Secret")}
     decoded = {name: {file: base64.b64decode(text).decode() for file, text in one["data"].items()} for name, one in secrets.items()}
-    assert decoded == {"pathways-identity": {file: (folder / file).read_text() for file in ("authority.crt", "authority.key", "tokens", "operator.token")},
-                       "pathways-worker": {"worker.token": (folder / "worker.token").read_text()}}
+    assert decoded == {
+        "pathways-identity": {file: (folder / file).read_text() for file in ("authority.crt", "authority.key", "tokens", "operator.token")},
+        "pathways-worker": {"worker.token": (folder / "worker.token").read_text()},
+    }
     for one in secrets.values():
         kubernetes_validate.validate(one, KUBERNETES, strict=True)
     assert [one for one in applied if one["kind"] != "Secret"] == list(yaml.safe_load_all(printed(capsys, *EXAMPLE, "--namespace", "ml")))

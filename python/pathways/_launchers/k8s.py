@@ -26,7 +26,7 @@ _REFUSED = {
     "simulated_device": "--simulated-device is for --simulated: leave out --on k8s",
     "listen": "pods listen on fixed ports: leave out --listen, and change the Service if clients are to use another port",
     "listen_workers": "pods listen on fixed ports: leave out --listen-workers",
-    "listen_proxy": "an agent runs beside the program that uses it, in the program's pod: leave out --listen-proxy (docs/deploy.md has the container)",
+    "listen_proxy": "an agent runs in the pod of the program that uses it: leave out --listen-proxy (docs/deploy.md has the container)",
     "advertise": "pods advertise the names and addresses that Kubernetes gives them: leave out --advertise",
     "no_workers": "workers are pods of their own: leave out --no-workers",
     "python_user": "--python-user needs root, and pods run without it: --host-python runs such functions as the worker's user",
@@ -49,8 +49,10 @@ def up(args):
     found = k8s_objects.objects(cluster)
     if args.apply:
         return _apply(args, cluster, found)
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2) + "\n" if args.json else _header(cluster) + yaml_text.documents(found)
-    print(text, end="", flush=True)
+    if args.json:
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}, indent=2), flush=True)
+    else:
+        print(_header(cluster) + yaml_text.documents(found), end="", flush=True)
     return 0
 
 
@@ -61,7 +63,7 @@ def cluster_of(args):
         if getattr(args, name) is not None and getattr(args, name) is not False:
             raise ValueError(f"with --on k8s: {sentence}")
     if args.tls == "off":
-        raise ValueError("with --on k8s TLS stays on: without it every pod that reaches the cluster could do there what it likes. Leave out --tls off")
+        raise ValueError("with --on k8s TLS stays on: without it every pod that reaches the cluster could do anything there. Leave out --tls off")
     if args.wait != _WAIT_SECONDS:
         raise ValueError("with --on k8s: pods wait for nodes for as long as it takes: leave out --wait")
     if vars(args).get("device_options") == ["help"]:
@@ -69,7 +71,8 @@ def cluster_of(args):
     shape, platform = cluster_commands.shape_of(args), args.platform or command_lines.default_platform()
     resources = _resources(args.option or [])
     if platform not in ("cpu", "cuda") and not any("/" in name for name in resources):
-        raise ValueError(f"with --on k8s and --platform {platform}, --option says which resource has the devices of a node, as in --option=google.com/tpu=4")
+        raise ValueError(f"with --on k8s and --platform {platform}, --option names the resource that stands for the devices of a node, as in "
+                         "--option=google.com/tpu=4")
     return k8s_objects.Cluster(_object_name(args.name), args.image or args.default_image, shape.islands, shape.hosts, platform, shape.devices,
                                _label("--namespace", args.namespace), args.jobset, resources, _controller_flags(args), _worker_flags(args))
 
@@ -119,9 +122,11 @@ def _worker_flags(args):
 
 def _header(cluster):
     hosts = cluster.islands * cluster.hosts
-    return (f"# Cluster '{cluster.name}': {cluster.islands} island(s) x {cluster.hosts} host(s), printed by 'pathways up --on k8s'. docs/deploy.md explains it.\n"
-            f"# Its pods do not start without the Secrets {cluster.name}-identity and {cluster.name}-worker, which 'pathways up --on k8s --apply' makes.\n"
-            f"# Every worker wants a node of its own: {hosts} node{'s'[:hosts != 1]}. Programs in the namespace use PATHWAYS_ADDRESS={cluster.controller}:{k8s_objects.CLIENTS}.\n")
+    return "".join(f"# {line}\n" for line in (
+        f"Cluster '{cluster.name}': {cluster.islands} island(s) x {cluster.hosts} host(s), printed by 'pathways up --on k8s' (docs/deploy.md).",
+        f"Its pods do not start without the Secrets {cluster.name}-identity and {cluster.name}-worker, which --apply makes.",
+        f"Every worker wants a node of its own: {hosts} node{'s'[:hosts != 1]}.",
+        f"Programs in the namespace use PATHWAYS_ADDRESS={cluster.controller}:{k8s_objects.CLIENTS}."))
 
 
 # ------------------------------------------------------------------------------- applying
@@ -147,7 +152,8 @@ def _identity(name):
         local.Cluster(Shape(1, 1, 1), records.fresh_folder(name), "cpu", "127.0.0.1:0", owned=True, joinable=local.Joinable(with_workers=False),
                       listen_proxy=None, security=security).start().stop()
     if missing := [file for file in (*k8s_objects.IDENTITY_FILES, *k8s_objects.WORKER_FILES) if not (folder / file).exists()]:
-        raise binaries.MissingError(f"{folder} lacks {', '.join(missing)}: 'pathways up --name {name} --no-workers' and 'pathways down --name {name}' make it")
+        raise binaries.MissingError(f"{folder} lacks {', '.join(missing)}: 'pathways up --name {name} --no-workers' and "
+                                    f"'pathways down --name {name}' make what is missing")
     return folder
 
 
@@ -165,7 +171,8 @@ def _kubectl(objects):
     except FileNotFoundError:
         raise ValueError("--apply needs 'kubectl', which was not found. Without --apply the objects are printed, for a machine that has it") from None
     except subprocess.TimeoutExpired:
-        raise processes.StartError(f"'kubectl apply' did not answer within {_KUBECTL_SECONDS} s: 'kubectl cluster-info' shows which cluster it asks") from None
+        raise processes.StartError(f"'kubectl apply' did not answer within {_KUBECTL_SECONDS} s: 'kubectl cluster-info' names the cluster that it "
+                                   "asks") from None
     if done.returncode != 0:
         raise processes.StartError(f"'kubectl apply' failed: {done.stderr.strip()}")
     return done.stdout

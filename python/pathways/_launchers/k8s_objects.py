@@ -1,7 +1,7 @@
-"""Builds the Kubernetes objects of a cluster, as docs/deploy.md describes them. It neither reads files nor runs anything: k8s.py prints and applies them.
+"""Builds the Kubernetes objects of a cluster, as docs/deploy.md describes them. It reads no files and runs nothing: k8s.py prints and applies them.
 
-A cluster NAME consists of the Service and the StatefulSet of its controller and, for each island, a headless Service and a StatefulSet with one worker
-a node. A JobSet may stand for all StatefulSets. Network policies and disruption budgets go with them. deploy/helm/pathways builds the same objects.
+A cluster consists of a Service and a StatefulSet for its controller and, for each island, a headless Service and a StatefulSet with a worker a node.
+A JobSet may replace all StatefulSets. Network policies and disruption budgets go with them. deploy/helm/pathways builds the same objects.
 """
 
 import dataclasses
@@ -104,7 +104,8 @@ def _pod(init, container, volumes, affinity=None):
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # their variables begin with PATHWAYS_, as our own do
         "terminationGracePeriodSeconds": 30,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
+                            "seccompProfile": {"type": "RuntimeDefault"}},
         "initContainers": [init],
         "containers": [container],
         "volumes": volumes,
@@ -130,7 +131,8 @@ def _mount(name, path, **more):
 
 def _secret(name, files):
     """A pod whose Secret, or one of these keys in it, is missing does not start."""
-    return {"name": "secret", "secret": {"secretName": name, "optional": False, "defaultMode": 0o440, "items": [{"key": file, "path": file} for file in files]}}
+    items = [{"key": file, "path": file} for file in files]
+    return {"name": "secret", "secret": {"secretName": name, "optional": False, "defaultMode": 0o440, "items": items}}
 
 
 def _memory(name):
@@ -161,7 +163,8 @@ def _controller_pod(cluster):
         cluster, "controller", ["pathways"], args=args,
         env=[{"name": "PATHWAYS_HOME", "value": _HOME}, {"name": "HOME", "value": _HOME}],
         ports=[{"name": "clients", "containerPort": CLIENTS}, {"name": "workers", "containerPort": WORKERS}],
-        resources={"requests": {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "1Gi"}, "limits": {"cpu": "8", "memory": "8Gi", "ephemeral-storage": "8Gi"}},
+        resources={"requests": {"cpu": "1", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+                   "limits": {"cpu": "8", "memory": "8Gi", "ephemeral-storage": "8Gi"}},
         **_probes("clients", _CONTROLLER_START_SECONDS, liveness),
         volumeMounts=[_mount("home", _HOME), _mount("private", _IDENTITIES), _mount("tmp", "/tmp")])
     return _pod(_private_copies(cluster, f"{_IDENTITIES}/{name}"), container,
@@ -236,8 +239,8 @@ def _controller_policy(cluster):
 
 
 def _workers_policy(cluster):
-    """Between workers all ports are open, because the collectives of device plugins choose theirs. Programs of the namespace bring and fetch arrays by
-    the lanes."""
+    """Between workers all ports are open, because the collectives of device plugins choose theirs. Programs of the namespace use the lanes for their
+    arrays."""
     controller, workers = _pods(cluster.labels("controller")), _pods(cluster.labels("worker"))
     return _policy(cluster, f"{cluster.name}-workers", cluster.labels("worker"), [{"from": workers}, {"from": _NAMESPACE, "ports": _tcp(LANES)}],
                    [_NAMES, {"to": controller, "ports": _tcp(CLIENTS, WORKERS)}, {"to": workers}])

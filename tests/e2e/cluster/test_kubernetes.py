@@ -1,10 +1,16 @@
-"""deploy/kubernetes.yaml is valid, its ports match, and its containers' commands, run on this machine, form a cluster."""
+"""The commands of deploy/kubernetes.yaml, run on this machine with the Secrets that `pathways up --on k8s --apply` makes, form a cluster.
 
-import re
+No Kubernetes runs here: python/tests/test_k8s.py checks the objects themselves.
+"""
+
+import base64
+import json
+import os
 import signal
+import socket
+import subprocess
 import time
 
-import kubernetes_validate
 import pytest
 import yaml
 from cli import CommandLine, end
@@ -12,97 +18,115 @@ from conftest import ROOT
 
 WAIT_SECONDS = 180
 HOSTS = 2  # of the manifest's four
+EXAMPLE = ["--hosts", "4", "--devices", "8", "--platform", "cuda"]
 
 
 @pytest.fixture
-def manifest():
-    """Returns the manifest's objects: {(kind, name): object}."""
+def pods():
+    """Returns the pods' specifications: {name of the StatefulSet: specification}."""
     documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text())
-    return {(document["kind"], document["metadata"]["name"]): document for document in documents}
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in documents if one["kind"] == "StatefulSet"}
 
 
-def container(manifest, kind, name):
-    (found,) = manifest[kind, name]["spec"]["template"]["spec"]["containers"]
-    return found
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
-def test_it_is_valid(manifest):
-    for document in manifest.values():
-        kubernetes_validate.validate(document, "1.37", strict=True)
-    broken = {**manifest["StatefulSet", "pathways-island0"], "spec": {"replicas": "four"}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(broken, "1.37", strict=True)
+def applied_secrets(folder):
+    """Returns the Secrets that `--apply` hands to kubectl: {name: {file: contents}}."""
+    program = folder / "bin" / "kubectl"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ncat >{folder}/applied\n")
+    program.chmod(0o755)
+    CommandLine(folder / "home", PATH=f"{program.parent}:{os.environ['PATH']}")("up", "--on", "k8s", *EXAMPLE, "--apply")
+    items = json.loads((folder / "applied").read_text())["items"]
+    return {one["metadata"]["name"]: {file: base64.b64decode(text) for file, text in one["data"].items()} for one in items if one["kind"] == "Secret"}
 
 
-def test_its_parts_name_each_other(manifest):
-    for (kind, name), document in manifest.items():
-        if kind == "Service":
-            (workload,) = [d for (k, n), d in manifest.items() if k != "Service" and n == name]
-            template = workload["spec"]["template"]
-            labels = template["metadata"]["labels"]
-            assert document["spec"]["selector"].items() <= labels.items() and workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
-            ports = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
-            assert {port["name"]: port["port"] for port in document["spec"]["ports"]} == ports
-            own = template["spec"]["containers"][0]
-            words = {*own["args"], *(one.get("value") for one in own["env"])}
-            assert all(f"0.0.0.0:{port}" in words for port in ports.values())
-    hosts = container(manifest, "Deployment", "pathways-controller")["args"]
-    assert hosts[hosts.index("--hosts") + 1] == str(manifest["StatefulSet", "pathways-island0"]["spec"]["replicas"])
+class Pod:
+    """Runs a pod's commands here, with folders of its own for its volumes, and other ports, names and devices."""
+
+    def __init__(self, folder, pod, secrets, **replaced):
+        self.folder, self.pod = folder, pod
+        (self.container,) = pod["containers"]
+        folder.mkdir()
+        self._folders = {"/pathways": folder / "pathways", "/secrets": folder / "secrets", "/cache": folder / "cache"}
+        for one in self._folders.values():
+            one.mkdir()
+        (volume,) = [one["secret"] for one in pod["volumes"] if "secret" in one]
+        for item in volume["items"]:  # as Kubernetes lays them: the pod's group may read them
+            path = self._folders["/secrets"] / item["path"]
+            path.write_bytes(secrets[volume["secretName"]][item["key"]])
+            path.chmod(volume["defaultMode"])
+        self._replaced = replaced
+        self.ports = {port["name"]: free_port() for port in self.container["ports"]}
+        env = {one["name"]: self.here(one["value"]) for one in self.container["env"] if "value" in one}
+        self.command = CommandLine(env.pop("PATHWAYS_HOME"), **env)
+
+    def here(self, word):
+        for old, new in self._replaced.items():
+            word = word.replace(old, new)
+        for name, port in self.ports.items() if hasattr(self, "ports") else ():
+            (number,) = [one["containerPort"] for one in self.container["ports"] if one["name"] == name]
+            word = word.replace(f"0.0.0.0:{number}", f"127.0.0.1:{port}")
+        for old, new in self._folders.items():
+            word = word.replace(old, str(new))
+        return word
+
+    def start(self):
+        (init,) = self.pod["initContainers"]
+        subprocess.run([self.here(word) for word in init["command"]], check=True)
+        assert self.container["command"] == ["pathways"]
+        return self.command.start(*map(self.here, self.container["args"]), log=self.folder / "log")
+
+    def listens(self, probe):
+        try:
+            socket.create_connection(("127.0.0.1", self.ports[self.container[probe]["tcpSocket"]["port"]]), timeout=5).close()
+            return True
+        except OSError:
+            return False
 
 
-def test_secrets_are_files_that_only_their_owner_reads(manifest):
-    controller = manifest["Deployment", "pathways-controller"]["spec"]["template"]["spec"]
-    worker = manifest["StatefulSet", "pathways-island0"]["spec"]["template"]["spec"]
-    for template, secret in ((controller, "pathways-identity"), (worker, "pathways-worker")):
-        (found,) = [volume["secret"] for volume in template["volumes"] if "secret" in volume]
-        assert found == {"secretName": secret, "defaultMode": 0o400}
-    (mount,) = worker["containers"][0]["volumeMounts"]
-    args = worker["containers"][0]["args"]
-    assert args[args.index("--token-file") + 1] == f"{mount['mountPath']}/worker.token"
-    assert not any("secretKeyRef" in str(one) for template in (controller, worker) for one in template["containers"][0]["env"])
-
-
-def identity(home):
-    """Makes the contents of the secrets as docs/deploy.md says, where the manifest copies them; returns the worker's token file."""
-    command = CommandLine(home)
-    command("up", "--no-workers", "--listen-proxy", "none")
-    command("down")
-    return home / "identities" / "default" / "worker.token"
-
-
-def here(words, replaced):
-    """Adapts a container's command to this machine: changes only ports, names and devices."""
-    for old, new in replaced.items():
-        words = [word.replace(old, new) for word in words]
-    return words
-
-
-def test_its_commands_make_a_cluster(manifest, tmp_path):
-    first, *up = here(container(manifest, "Deployment", "pathways-controller")["args"],
-                      {"8470": "0", "8471": "0", "pathways-controller": "127.0.0.1"})
-    up[up.index("--hosts") + 1] = str(HOSTS)
-    token = identity(tmp_path / "home")
-    command = CommandLine(tmp_path / "home")
-    started = [command.start(*up, log=tmp_path / "up.log")]
+def test_its_commands_make_a_cluster(pods, tmp_path):
+    secrets = applied_secrets(tmp_path)
+    controller = Pod(tmp_path / "controller", pods["pathways-controller"], secrets, **{"pathways-controller": "127.0.0.1"})
+    args = controller.container["args"]
+    args[args.index("--hosts") + 1] = str(HOSTS)
+    address = f"127.0.0.1:{controller.ports['clients']}"
+    workers = [
+        Pod(
+            tmp_path / f"worker{i}",
+            pods["pathways-island0"],
+            secrets,
+            **{"pathways-controller:8470": address, "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1"},
+        )
+        for i in range(HOSTS)
+    ]
+    operator = CommandLine(tmp_path / "home", PATHWAYS_TOKEN_FILE=str(tmp_path / "home" / "identities" / "default" / "operator.token"))
     deadline = time.monotonic() + WAIT_SECONDS
 
     def wait_for(condition):
         while not (found := condition()):
-            assert time.monotonic() < deadline, [path.read_text() for path in tmp_path.glob("*.log")]
+            assert time.monotonic() < deadline, [path.read_text() for path in tmp_path.glob("*/log")]
             time.sleep(0.05)
         return found
 
+    started = []
     try:
-        address = wait_for(lambda: re.search(r"is up at (127\.0\.0\.1:\d+)", (tmp_path / "up.log").read_text())).group(1)
-        for i in range(HOSTS):
-            worker = here(container(manifest, "StatefulSet", "pathways-island0")["args"],
-                          {"pathways-controller:8470": address, "8472": "0", "8474": "0", "cuda": "cpu", "$(POD_NAME)": f"pathways-island0-{i}", "$(POD_IP)": "127.0.0.1",
-                           "/token/worker.token": str(token)})
-            assert first == worker.pop(0) == "pathways"
-            started.append(command.start(*worker, log=tmp_path / f"{i}.log"))
-        report = wait_for(lambda: (found := command("status", "--address", address))["state"] == "formed" and found)
+        for pod in (controller, *workers):
+            started.append(pod.start())
+            wait_for(lambda pod=pod: pod.listens("startupProbe"))
+        report = wait_for(lambda: (found := operator("status", "--address", address))["state"] == "formed" and found)
         assert {host["name"] for host in report["hosts"]} == {f"pathways-island0-{i}" for i in range(HOSTS)}
-        assert command.run(address, "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"
+        assert operator.run(address, "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"
+        assert operator("token", "create", "--user", "ada", "--address", address)  # the controller writes to its copies
+        assert all(pod.listens("readinessProbe") for pod in (controller, *workers))
+        program, *words = controller.container["livenessProbe"]["exec"]["command"]
+        assert program == "pathways" and controller.command(*words)["state"] == "formed"
     finally:
         codes = [end(process, signal.SIGTERM) for process in reversed(started)]
     assert codes == [0] * (HOSTS + 1)
+    kept = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "worker0" / "pathways" / "identities" / "worker").iterdir()}
+    assert kept == {"worker.token": "0o400"}

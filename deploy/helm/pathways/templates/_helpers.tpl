@@ -149,7 +149,9 @@ volumes:
 
 {{- define "pathways.workerResources" -}}
 {{- $found := dict "cpu" "8" "memory" "64Gi" "ephemeral-storage" "16Gi" -}}
-{{- if eq .Values.platform "cpu" }}{{ $found = dict "cpu" (max 4 (int .Values.devices) | toString) "memory" "16Gi" "ephemeral-storage" "16Gi" }}{{ end -}}
+{{- if eq .Values.platform "cpu" }}
+{{- $found = dict "cpu" (max 4 (int .Values.devices) | toString) "memory" "16Gi" "ephemeral-storage" "16Gi" }}
+{{- end -}}
 {{- if eq .Values.platform "cuda" }}{{ $_ := set $found "nvidia.com/gpu" (int .Values.devices) }}{{ end -}}
 {{- if not (or (has .Values.platform (list "cpu" "cuda")) .Values.workers.resources) }}
 {{- fail "a platform other than cpu and cuda wants its devices among workers.resources, such as {google.com/tpu: 4}" }}
