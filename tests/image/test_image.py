@@ -1,5 +1,6 @@
-"""Builds deploy/Dockerfile by Debian's buildah and runs the pods of `pathways up --on k8s` in the image, as Kubernetes would: as their user, with no
-rights, on a root that is read-only, each with a network address of its own. No Kubernetes runs here.
+"""Builds deploy/Dockerfile by Debian's buildah and runs the pods of `pathways up --on k8s` in the image.
+
+They run as Kubernetes would run them: as their user, with no rights, on a read-only root, each with a network address of its own. No Kubernetes runs here.
 
 Needs root, buildah and debootstrap: `make test-image`.
 
@@ -303,8 +304,8 @@ import sys, time
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 devices = jax.devices()
-x = jax.device_put(np.arange(64.0), NamedSharding(Mesh(devices, "d"), PartitionSpec("d")))
-print(len(devices), float(jax.jit(lambda v: (v * v).sum())(x)), np.asarray(x + 1)[-1], flush=True)
+x = jax.device_put(np.arange(1 << 22, dtype=np.float32), NamedSharding(Mesh(devices, "d"), PartitionSpec("d")))
+print(len(devices), float(jax.jit(lambda v: (v - v + 1).sum())(x)), float(np.asarray(x + 1)[-1]), flush=True)
 time.sleep(float(sys.argv[1]))
 """
 
@@ -362,7 +363,7 @@ def test_the_pods_of_the_manifest_form_a_cluster_that_programs_use(image, bridge
                 "umask 077 && cp /secrets/user.token /token/",
             )
         )
-        wait_for(lambda: "4 85344.0 64.0" in pods[-1].log.read_text())
+        wait_for(lambda: "4 4194304.0 4194304.0" in pods[-1].log.read_text())
         names = {address: name for name, address in NAMES.items()}
         opened = {(pod.name, names[address], port) for pod in pods for address, port in pod.connections()}
         assert {(source, port) for source, _, port in opened} >= {("train", 8470), ("train", 8474), ("pathways-island0-0", 8471)}, opened

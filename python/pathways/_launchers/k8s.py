@@ -148,6 +148,7 @@ def _identity(name):
     """Returns the folder of the cluster's authority and tokens. A controller that ends at once makes it, where there is none."""
     folder = records.identity_folder(name)
     if not (folder / "authority.key").exists():
+        _check_not_up(name)
         security = command_lines.Security(folder, folder)
         local.Cluster(Shape(1, 1, 1), records.fresh_folder(name), "cpu", "127.0.0.1:0", owned=True, joinable=local.Joinable(with_workers=False),
                       listen_proxy=None, security=security).start().stop()
@@ -155,6 +156,14 @@ def _identity(name):
         raise binaries.MissingError(f"{folder} lacks {', '.join(missing)}: 'pathways up --name {name} --no-workers' and "
                                     f"'pathways down --name {name}' make what is missing")
     return folder
+
+
+def _check_not_up(name):
+    try:
+        running = records.load(name)
+    except records.NotRunning:
+        return
+    raise ValueError(f"cluster '{name}' is up at {running.address} on this machine, without an authority: give --name another one")
 
 
 def _secret(cluster, suffix, folder, files):
