@@ -352,6 +352,27 @@ def test_an_option_that_means_nothing_there_is_refused(capsys, options, says):
     assert says in err and out == ""
 
 
+def test_no_option_of_up_is_ignored():
+    passed_on = {
+        "islands",
+        "hosts",
+        "devices",
+        "platform",
+        "name",
+        "json",
+        "option",
+        "policy",
+        "spill",
+        "dispatch",
+        "hang_limit",
+        "client_grace",
+        "host_grace",
+    }
+    passed_on |= {"checksum", "memory_limit", "device_options", "host_python", "python_memory", "python_processes"}
+    options = vars(cli.parser().parse_args(["up"])).keys() - {"command", "function", "on", "default_image"}
+    assert options <= passed_on | set(k8s._REFUSED) | set(k8s._OWN) | {"tls", "wait"}, "pass it on in k8s.py, or refuse it there"
+
+
 @pytest.mark.parametrize("option", [["--image", "x"], ["--namespace", "x"], ["--jobset"], ["--apply"]])
 def test_its_options_are_refused_elsewhere(capsys, option):
     assert cli.main(["up", *option]) == cli.EXIT_USAGE
