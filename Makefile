@@ -128,7 +128,7 @@ build/helm/helm:
 image: wheel
 	@tools/image.sh
 
-#: make test-image the container image: built over a base that debootstrap makes, and a cluster of its pods; needs root, installs buildah and debootstrap
+#: make test-image the container image, by buildah and by its steps in a chroot, and a cluster of its pods; needs root, installs buildah and debootstrap
 test-image: wheel
 	@tools/setup.sh image
 	@$(PY) -m pytest -v tests/image

@@ -1,10 +1,8 @@
-"""Builds deploy/Dockerfile by Debian's buildah and runs the pods of `pathways up --on k8s` in the image.
+"""Builds deploy/Dockerfile by Debian's buildah, and by its steps in a chroot, and runs the pods of `pathways up --on k8s` in the image.
 
 They run as Kubernetes would run them: as their user, with no rights, on a read-only root, each with a network address of its own. No Kubernetes runs here.
 
-Needs root, buildah and debootstrap: `make test-image`.
-
-Debian's base image cannot be pulled everywhere, so debootstrap makes a base of the same packages. IMAGE_BASE=... names another.
+Needs root and debootstrap: `make test-image` installs debootstrap and buildah.
 """
 
 import base64
@@ -16,90 +14,29 @@ import subprocess
 import sys
 import time
 
+import builders
 import pytest
-import yaml
+from builders import sh
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORK = ROOT / "build" / "image"
-IMAGE = "localhost/pathways:test"
-MIRROR = "http://deb.debian.org/debian"
 EXAMPLE = ["--hosts", "2", "--platform", "cpu", "--devices", "2"]
 SECONDS = 180
 NAMES = {"pathways-controller": "10.213.0.10", "pathways-island0-0": "10.213.0.20", "pathways-island0-1": "10.213.0.21", "train": "10.213.0.30"}
 
-missing = [name for name in ("buildah", "debootstrap", "unshare", "nsenter", "ip") if shutil.which(name) is None]
+missing = [name for name in ("debootstrap", "unshare", "nsenter", "ip") if shutil.which(name) is None]
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or bool(missing), reason=f"needs root, and {', '.join(missing)}: 'make test-image' installs them"),
     pytest.mark.timeout(1800),
 ]
 
 
-def sh(*words, **more):
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, **more)
-    assert done.returncode == 0, f"{words}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
-    return done.stdout.strip()
-
-
-def buildah(command, *words, **more):
-    return sh("buildah", "--root", WORK / "storage", "--runroot", WORK / "run", command, *words, **more)
-
-
-def policy():
-    path = WORK / "policy.json"
-    path.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-    return ["--signature-policy", path]
-
-
-def base():
-    """Returns the name of the image to build on."""
-    if named := os.environ.get("IMAGE_BASE"):
-        return named
-    name = "localhost/debian:12"
-    if name.rpartition(":")[0] not in buildah("images"):
-        sh("debootstrap", "--variant=minbase", "bookworm", WORK / "base", MIRROR)
-        container = buildah("from", "scratch")
-        buildah("add", "--quiet", container, WORK / "base", "/")
-        buildah("commit", "--quiet", *policy(), "--rm", container, name)
-        shutil.rmtree(WORK / "base")
-    return name
-
-
-def registry():
-    """Returns the volumes by which pip in the build reaches the registry as pip of this machine does."""
-    lines, volumes = ["[global]"], []
-    for key in ("index-url", "extra-index-url"):
-        done = subprocess.run([sys.executable, "-m", "pip", "config", "get", f"global.{key}"], capture_output=True, text=True, check=False)
-        lines += [f"{key} = {done.stdout.strip()}"] if done.returncode == 0 else []
-    if authorities := os.environ.get("PIP_CERT"):
-        lines.append("cert = /run/authorities.crt")
-        volumes += ["--volume", f"{authorities}:/run/authorities.crt:ro"]
-    (WORK / "pip.conf").write_text("\n".join(lines) + "\n")
-    return [*volumes, "--volume", f"{WORK / 'pip.conf'}:/etc/pip.conf:ro"]
-
-
-@pytest.fixture(scope="module")
-def image():
-    """Builds the image; returns the folder of its files and its configuration."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    buildah(
-        "bud",
-        "--isolation",
-        "chroot",
-        "--pull-never" if not os.environ.get("IMAGE_BASE") else "--pull",
-        *policy(),
-        "--build-arg",
-        f"BASE={base()}",
-        *registry(),
-        "-f",
-        "deploy/Dockerfile",
-        "-t",
-        IMAGE,
-        ".",
-        cwd=ROOT,
-    )
-    container = buildah("from", "--pull-never", *policy(), IMAGE)
-    yield pathlib.Path(buildah("mount", container)), json.loads(buildah("inspect", "--type", "image", IMAGE))["OCIv1"]["config"]
-    buildah("rm", container)
+@pytest.fixture(scope="module", params=["buildah", "chroot"])
+def image(request):
+    """Builds the image; returns the folder of its files and its configuration. Without buildah, its steps run in a chroot."""
+    if request.param == "buildah" and shutil.which("buildah") is None:
+        pytest.skip("buildah is not installed: the steps run in a chroot alone")
+    builders.WORK.mkdir(parents=True, exist_ok=True)
+    with builders.by_buildah() if request.param == "buildah" else builders.by_chroot() as built:
+        yield built
 
 
 def test_the_image_is_slim_and_its_user_can_change_nothing(image):
@@ -122,6 +59,7 @@ mount --make-rprivate /
 mount --bind "$IMAGE" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
+[ -e "$root/etc/hosts" ] || : >"$root/etc/hosts"
 mount --bind "$FOLDER/hosts" "$root/etc/hosts"
 for path in $VOLUMES; do mkdir -p "$root$path"; mount -t tmpfs -o mode=2777,uid=0,gid=10001 volume "$root$path"; done
 if [ -d "$FOLDER/secrets" ]; then
