@@ -14,7 +14,7 @@ WHEEL = "build/wheel/pathways-*-py3-none-*.whl"  # of `make wheel`
 
 @pytest.fixture(scope="module")
 def stages():
-    """Returns the instructions of each stage: [[(instruction, rest)]]. What stands before the first FROM is the first."""
+    """Returns the instructions of each stage: [[(instruction, rest)]]. The first list has those before the first FROM."""
     text = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.MULTILINE))
     found = [[]]
     for line in filter(None, text.split("\n")):

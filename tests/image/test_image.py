@@ -1,6 +1,7 @@
 """Builds deploy/Dockerfile by Debian's buildah, and by its steps in a chroot, and runs the pods of `pathways up --on k8s` in the image.
 
-They run as Kubernetes would run them: as their user, with no rights, on a read-only root, each with a network address of its own. No Kubernetes runs here.
+They run as Kubernetes would run them: as their user, with no rights, on a read-only root, each with a network address of its own. No Kubernetes runs
+here.
 
 Needs root and debootstrap: `make test-image` installs debootstrap and buildah.
 """
