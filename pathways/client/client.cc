@@ -107,18 +107,25 @@ struct Client::State {
   // Calls `task`(session) on the strand, after the later requests (later_requests.h).
   template <class F>
   void Post(F task) {
-    cluster->Post([session = session.get(), before = later->Take(), task = std::move(task)]() mutable {
-      if (!before.empty()) before.Send(*session);
-      std::move(task)(*session);
+    later->PassOn([&](LaterRequests before) {
+      cluster->Post([session = session.get(), before = std::move(before), task = std::move(task)]() mutable {
+        if (!before.empty()) before.Send(*session);
+        std::move(task)(*session);
+      });
     });
   }
   // Adds a later request, by `add`(LaterRequests&).
   template <class F>
   void PostLater(F add) {
     if (!later->Add(std::move(add))) return;
-    timers->After(kSweep, Strand(), [weak = std::weak_ptr<session::Session>(session), later = later] {
-      LaterRequests left = later->Sweep();
-      if (const auto session = weak.lock(); session != nullptr && !left.empty()) left.Send(*session);
+    timers->After(kSweep, Strand(), [weak = std::weak_ptr<session::Session>(session), later = later, strand = Strand()] {
+      later->Sweep([&](LaterRequests left) {
+        if (left.empty()) return;
+        // Behind what is queued already: a task there may use an array that has been dropped since.
+        strand->Post([weak, left = std::move(left)]() mutable {
+          if (const auto session = weak.lock(); session != nullptr) left.Send(*session);
+        });
+      });
     });
   }
   // Returns the executor on which the session lives. It outlives the timers.

@@ -46,15 +46,15 @@ class ControllerLink::Handler : public net::Connection::Handler {
         strand_(link->strand_),
         clock_(link->environment_.clock),
         alive_(link->alive_),
-        last_heard_(clock_->Now()) {}
+        last_heard_(absl::ToUnixNanos(clock_->Now())) {}
 
   void SetConnection(net::Connection* connection) { connection_ = connection; }
-  absl::Time last_heard() const { return last_heard_.load(); }
+  absl::Time last_heard() const { return absl::FromUnixNanos(last_heard_.load()); }
   // From now on, pongs acknowledge received frames. The stream must outlive the connection.
   void SetStream(const net::ResumableLink* stream) { stream_.store(stream); }
 
   void OnFrame(net::Frame frame) override {
-    last_heard_.store(clock_->Now());
+    last_heard_.store(absl::ToUnixNanos(clock_->Now()));
     auto batch = std::make_shared<v1::ToWorker>();
     if (!batch->ParseFromString(frame.header)) {
       return connection_->Close(absl::InvalidArgumentError("the controller sent a message that does not parse"));
@@ -107,7 +107,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
   const std::weak_ptr<bool> alive_;
   net::Connection* connection_ = nullptr;                    // constant once delivery has begun
   std::atomic<const net::ResumableLink*> stream_ = nullptr;  // if it is resumable
-  std::atomic<absl::Time> last_heard_;
+  std::atomic<int64_t> last_heard_;  // in nanoseconds: an atomic absl::Time would need libatomic
 };
 
 ControllerLink::ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options,

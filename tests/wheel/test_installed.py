@@ -62,10 +62,11 @@ def test_a_program_finds_everything(environment, door):
     assert environment.run("python", "-c", SCRIPT, JAX_PLATFORMS="pathways", PATHWAYS_DOOR=door).split()[-2:] == ["4", "140.0"]
 
 
-def test_the_pjrt_door_takes_no_library_of_the_machine_s_but_those_of_every_linux(environment):
-    library = environment.packages / "pathways" / "lib" / "libpathways_pjrt.so"
-    found = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
-    elsewhere = {line.split()[0].partition(".so")[0] for line in found.splitlines() if str(library.parent) not in line}
+@pytest.mark.parametrize("file", ["lib/libpathways_pjrt.so", *(f"bin/pathways-{name}" for name in ("agent", "controller", "local", "worker"))])
+def test_nothing_takes_a_library_of_the_machine_s_but_those_of_every_linux(environment, file):
+    package = environment.packages / "pathways"
+    found = subprocess.run(["ldd", package / file], capture_output=True, text=True, check=True).stdout
+    elsewhere = {line.split()[0].partition(".so")[0] for line in found.splitlines() if str(package / "lib") not in line}
     assert elsewhere <= {"linux-vdso", "libstdc++", "libm", "libgcc_s", "libc", "libz", "/lib64/ld-linux-x86-64"}, found
 
 
