@@ -61,7 +61,7 @@ def test_a_stranger_is_told_what_is_missing(cluster, tmp_path):
     program = stranger.program(cluster["address"], "import jax; jax.devices()")
     out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode != 0 and "pathways login" in err, err
-    for words in (("status",), ("drain", "h0"), ("token", "list"), ("trace", "-s", "0.1")):
+    for words in (("status",), ("drain", "h0"), ("token", "list"), ("trace", "-s", "0.1", "-o", os.devnull)):
         done = stranger(*words, "--address", cluster["address"], check=False)
         assert done.returncode == 1 and "there is no token for it" in done.stderr, done.stderr
     # A client without encryption is refused too.
@@ -98,7 +98,7 @@ def test_a_user_computes_and_sees_only_his_own(operator, cluster, ada, token, tm
     (mine,) = ada("status", "--address", cluster["address"])["clients"]
     (other,) = bob("status", "--address", cluster["address"])["clients"]
     assert (mine["user"], other["user"]) == ("ada", "bob")
-    for words in (("share", str(other["id"]), "-w", "2"), ("suspend", str(other["id"])), ("drain", "h0"), ("token", "list"), ("trace", "-s", "0.1")):
+    for words in (("share", str(other["id"]), "-w", "2"), ("suspend", str(other["id"])), ("drain", "h0"), ("token", "list"), ("trace", "-s", "0.1", "-o", os.devnull)):
         done = ada(*words, "--address", cluster["address"], check=False)
         assert done.returncode == 1 and "only an operator may" in done.stderr, done.stderr
     assert ada("share", str(mine["id"]), "-w", "2", "--address", cluster["address"])["weight"] == 2
