@@ -66,6 +66,9 @@ def load():
         raise RuntimeError(f"this jax cannot load the PJRT door: it wants {seams.PLUGIN_CLIENT.full_name} of jaxlib {seams.PLUGIN_CLIENT.since} or newer. "
                            "Set PATHWAYS_DOOR=ifrt")
     if not xla_client.pjrt_plugin_loaded("pathways"):
+        # jaxlib's dlopen finds the library open already. The plugin must use its own protobuf and abseil: a program that has imported tensorflow
+        # has others in the global scope, and the plugin would abort this process there.
+        ctypes.CDLL(_path(), mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
         xla_client.load_pjrt_plugin_dynamically("pathways", _path())
     if not xla_client.pjrt_plugin_initialized("pathways"):
         xla_client.initialize_pjrt_plugin("pathways")

@@ -163,6 +163,20 @@ def test_programs_call_python_while_others_run(own):
         """), "41.0\n")
 
 
+def test_a_program_that_has_imported_tensorflow_can_use_it(own):
+    """tensorflow's libraries bring their own protobuf and abseil into the scope of all libraries that are loaded later."""
+    done = own("""
+        import ctypes
+        from pathways._cluster import binaries
+        ctypes.CDLL(str(binaries.device_plugin("cpu")), mode=os.RTLD_LOCAL | os.RTLD_NOW)
+        theirs = {line.split()[-1] for line in open("/proc/self/maps") if "libtensorflow" in line}
+        for library in theirs:
+            ctypes.CDLL(library, mode=os.RTLD_GLOBAL | os.RTLD_NOW)  # as `import tensorflow` opens them
+        print(len(theirs), float(jax.jit(lambda v: (v @ v.T).sum())(jnp.ones((3, 4)))))
+        """)
+    assert (done.returncode, done.stdout) == (0, "2 36.0\n"), done.stderr
+
+
 def test_threads_share_it(own):
     """Each thread makes small arrays, which are sent with the next request of any thread."""
     expect(own("""
