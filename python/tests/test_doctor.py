@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pathways._commands import cluster_checks, findings, machine_checks
+from pathways._commands import cluster_checks, doctor, findings, machine_checks
 from pathways._commands.findings import ERROR, OK, WARNING, Finding
 
 Usage = collections.namedtuple("Usage", "total used free")
@@ -134,3 +134,11 @@ def test_a_port_that_takes_no_connection_is_found():
 def test_a_process_is_not_taken_for_another_machines_worker():
     assert not machine_checks.is_worker_here(os.getpid(), "h0")
     assert not machine_checks.is_worker_here(1 << 30, "h0")
+
+
+@pytest.mark.parametrize("listens, tried", [("tcp:0.0.0.0:8471", False), ("tcp:[::]:8471", False), ("tcp:127.0.0.1:1", True)])
+def test_a_wildcard_address_is_not_tried(monkeypatch, listens, tried):
+    monkeypatch.setattr(doctor.admin, "status", lambda *args, **kwargs: {"workers_address": listens, "hosts": []})
+    monkeypatch.setattr(doctor.cluster_checks, "all_checks", lambda report, release: [])
+    found = doctor._cluster("127.0.0.1:8470", None, "0.1.0")
+    assert any("port for workers" in one.text + one.where for one in found) == tried

@@ -3,7 +3,7 @@
 import json
 import os
 
-from pathways._cluster import admin, command_lines, records
+from pathways._cluster import addresses, admin, command_lines, records
 from pathways._commands import cluster_checks, findings, machine_checks
 from pathways._commands.findings import ERROR, OK, Finding
 
@@ -47,7 +47,7 @@ def _cluster(address, known, release):
                         "see whether its process runs and can be reached from here; 'pathways up' starts one, 'pathways logs controller' has its log")]
     found = [Finding(OK, "controller", address, f"answers; up for {report.get('uptime_seconds', 0):.0f} s"), *cluster_checks.all_checks(report, release)]
     workers = report.get("workers_address", "")
-    if not workers.removeprefix("tcp:").startswith("0.0.0.0:"):  # a wildcard, which names no machine
+    if not addresses.is_wildcard(workers.removeprefix("tcp:").rpartition(":")[0]):  # a wildcard names no machine
         found += machine_checks.port("the controller's port for workers", workers, "open it in the firewall, or start the controller with another --listen-workers")
     return found + _workers_here(report, known)
 

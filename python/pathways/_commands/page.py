@@ -5,7 +5,7 @@ import json
 import os
 import re
 
-from pathways._cluster import processes, records
+from pathways._cluster import addresses, processes, records
 from pathways._cluster.admin import StatusError
 from pathways._commands import cluster_commands
 
@@ -38,7 +38,7 @@ def _ask(address, token):
 def url(address, token_file):
     """Returns an address that logs in once. `address`: HOST:PORT of the page."""
     host, _, port = address.rpartition(":")
-    if host in ("0.0.0.0", "[::]"):
+    if addresses.is_wildcard(host):
         address = f"127.0.0.1:{port}"
     status, body = _ask(address, _token(token_file))
     if status == 401:
