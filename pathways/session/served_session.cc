@@ -58,11 +58,12 @@ void ServedSession::AwaitResumption() {
     auto self = weak.lock();
     if (self == nullptr) return;
     self->awaits_resumption_ = false;
-    if (!self->held_.empty() && !self->must_hold()) self->RunHeld();
+    self->RunHeld();
   });
 }
 
 void ServedSession::RunHeld() {
+  if (held_.empty() || must_hold()) return;
   held_bytes_ = 0;
   for (Request& request : std::exchange(held_, {})) Run(std::move(request));
   owner_.on_resumed();
@@ -73,7 +74,7 @@ absl::Status ServedSession::Acknowledge(uint64_t number) {
   const auto self = shared_from_this();  // a request may break the session, and its owner drop it
   if (held_.empty()) return absl::OkStatus();
   AwaitResumption();  // a session may be suspended while requests wait for events to be acknowledged
-  if (!must_hold()) RunHeld();
+  RunHeld();
   return absl::OkStatus();
 }
 

@@ -87,7 +87,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
 
   // Carries out a request, or holds it (SV-4).
   void Run(Request request);
-  void RunHeld();
+  void RunHeld();  // if they need not wait any more
   // Runs the held requests once the session is resumed, if it is suspended now.
   void AwaitResumption();
   bool must_hold() const { return session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }

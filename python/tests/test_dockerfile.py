@@ -5,23 +5,25 @@ tests/image builds it (`make test-image`). This test only reads it."""
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "image"))
+import builders  # noqa: E402
+
 WHEEL = "build/wheel/pathways-*-py3-none-*.whl"  # of `make wheel`
 
 
 @pytest.fixture(scope="module")
 def stages():
     """Returns the instructions of each stage: [[(instruction, rest)]]. The first list has those before the first FROM."""
-    text = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.MULTILINE))
     found = [[]]
-    for line in filter(None, text.split("\n")):
-        instruction, _, rest = line.partition(" ")
+    for instruction, rest in builders.instructions():
         if instruction == "FROM":
             found.append([])
-        found[-1].append((instruction, rest.strip()))
+        found[-1].append((instruction, rest))
     return found
 
 

@@ -398,6 +398,9 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "--checksum",
                 "--memory-limit",
                 "1000",
+                "--device-options",
+                "memory_limit_bytes=4096",
+                "asynchronous=true",
                 "--host-python",
                 "--python-memory",
                 "5",
@@ -424,6 +427,7 @@ def test_options_reach_the_pods_that_they_concern(capsys):
         and "--checksum" in join
         and join[-1] == "--host-python"
         and after(join, "--memory-limit") == "1000"
+        and join[join.index("--device-options") + 1 :][:2] == ["memory_limit_bytes=4096", "asynchronous=true"]
         and after(join, "--python-memory") == "5"
     )
     for resources in worker["spec"]["containers"][0]["resources"].values():

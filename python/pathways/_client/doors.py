@@ -68,8 +68,9 @@ def load():
     if not xla_client.pjrt_plugin_loaded("pathways"):
         # jaxlib's dlopen finds the library open already. The plugin must use its own protobuf and abseil: a program that has imported tensorflow
         # has others in the global scope, and the plugin would abort this process there.
-        ctypes.CDLL(_path(), mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
-        xla_client.load_pjrt_plugin_dynamically("pathways", _path())
+        path = _path()
+        ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW | os.RTLD_DEEPBIND)
+        xla_client.load_pjrt_plugin_dynamically("pathways", path)
     if not xla_client.pjrt_plugin_initialized("pathways"):
         xla_client.initialize_pjrt_plugin("pathways")
     return xla_client

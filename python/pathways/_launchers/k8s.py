@@ -66,8 +66,6 @@ def cluster_of(args):
         raise ValueError("with --on k8s TLS stays on: without it every pod that reaches the cluster could do anything there. Leave out --tls off")
     if args.wait != _WAIT_SECONDS:
         raise ValueError("with --on k8s: pods wait for nodes for as long as it takes: leave out --wait")
-    if vars(args).get("device_options") == ["help"]:
-        raise ValueError("'--device-options help' asks the plugin of this machine: leave out --on k8s")
     shape, platform = cluster_commands.shape_of(args), args.platform or command_lines.default_platform()
     resources = _resources(args.option or [])
     if platform not in ("cpu", "cuda") and not any("/" in name for name in resources):
@@ -113,8 +111,8 @@ def _worker_flags(args):
     for name in ("memory_limit", "python_memory", "python_processes"):
         if getattr(args, name) is not None:
             flags += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
-    if options := vars(args).get("device_options"):
-        flags += ["--device-options", *options]
+    if args.device_options:
+        flags += ["--device-options", *args.device_options]
     if args.host_python == sys.executable:  # the flag without a path: the interpreter of the image
         return [*flags, "--host-python"]
     return [*flags, "--host-python", args.host_python] if args.host_python else flags
