@@ -17,7 +17,7 @@
 #include "pathways/base/process/flags.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/controller/hosts/fabric.h"
-#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/hosts/report_groups.h"
 #include "pathways/controller/session/session_impl.h"
 
 namespace pw::controller {
@@ -121,7 +121,7 @@ class World {
     fabric_.Flush();
     for (HostId host : hosts_) {
       v1::Event event;
-      event.mutable_done()->add_ok(2 * ++op_ + (Speakers::Join(hosts_.size()) ? 1 : 0));  // as OpsInFlight numbers them
+      event.mutable_done()->add_ok(2 * ++op_ + (ReportGroups::Join(hosts_.size()) ? 1 : 0));  // as OpsInFlight numbers them
       event.mutable_done()->add_device_microseconds(1);
       PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
     }

@@ -1,4 +1,4 @@
-// Logging: lines to standard error, "I 12:01:33.412 worker/execute/executor.cc:41] text". A log line never stands in for an error that
+// Logging: lines to standard error, "I 12:01:33.412 worker/execute/program_executor.cc:41] text". A log line never stands in for an error that
 // should reach the user. PATHWAYS_LOG=debug|info|warning|error chooses the lowest level shown (default info).
 #pragma once
 

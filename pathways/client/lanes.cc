@@ -98,7 +98,7 @@ void Lanes::OnConnected(HostId id, absl::StatusOr<std::unique_ptr<net::Connectio
     });
   };
   host.end = std::make_unique<LaneEnd>(next_lane_++, *std::move(connection), std::move(post));
-  host.end->Open(receiver_.landings());
+  host.end->Open(receiver_.receive_buffers());
   host.end->Start();
   SayHello(host);
 }

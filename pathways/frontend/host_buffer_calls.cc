@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/frontend/assembly.h"
 #include "pathways/frontend/chunks.h"
 #include "pathways/frontend/client_session.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/headers.h"
 #include "pathways/frontend/shared_directory.h"
+#include "pathways/frontend/upload_buffer.h"
 
 namespace pw::frontend {
 namespace {
@@ -113,7 +113,7 @@ class Store final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public std
   std::shared_ptr<Store> self_;
   GrpcHostBufferStoreMetadata metadata_;
   std::weak_ptr<ClientSession> session_;  // of the strand
-  Assembly data_;
+  UploadBuffer data_;
   grpc::ByteBuffer chunk_;
   bool dropping_ = false;
 };

@@ -27,8 +27,8 @@ std::string Pattern(size_t size) {
 class CallBytesTest : public ::testing::Test {
  protected:
   CallBytesTest() {
-    pair_.client->Open(std::make_shared<net::Landings>());
-    pair_.worker->Open(std::make_shared<net::Landings>());
+    pair_.client->Open(std::make_shared<net::ReceiveBuffers>());
+    pair_.worker->Open(std::make_shared<net::ReceiveBuffers>());
   }
   LanePair pair_;
   BlockCache blocks_;

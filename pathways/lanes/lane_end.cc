@@ -11,8 +11,8 @@ namespace pw::lanes {
 
 using ::pathways::v1::LaneMessage;
 
-void LaneEnd::Open(std::shared_ptr<net::Landings> landings) {
-  landings_ = std::move(landings);
+void LaneEnd::Open(std::shared_ptr<net::ReceiveBuffers> receive_buffers) {
+  receive_buffers_ = std::move(receive_buffers);
   open_.store(true, std::memory_order_release);
 }
 
@@ -66,7 +66,7 @@ net::Place LaneEnd::PlaceFor(const std::string& header, size_t payload_bytes) {
   LaneMessage message;
   if (!open_.load(std::memory_order_acquire) || !message.ParseFromString(header) || !message.has_bytes()) return {};
   if (message.bytes().has_call()) return {};  // few calls are large: their parts are copied to their place (receiver.h)
-  return landings_->Take(NameOf(message.bytes()), message.bytes().offset(), payload_bytes);
+  return receive_buffers_->Take(NameOf(message.bytes()), message.bytes().offset(), payload_bytes);
 }
 
 void LaneEnd::OnFrame(net::Frame frame) {

@@ -3,7 +3,7 @@
 // and Sender, beside this file.
 //
 // LaneEnd parses messages on the transport's threads and posts them, in order, to its owner's strand. The transport writes
-// payloads directly to the memory that the receiver has set aside (net::Landings). Between processes of one machine an array in
+// payloads directly to the memory that the receiver has set aside (net::ReceiveBuffers). Between processes of one machine an array in
 // shared memory need not be sent: LaneEnd passes its file over a second socket (net::FileSocket). Messages of the two sockets
 // have no order relative to each other.
 //
@@ -26,7 +26,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "pathways/base/memory/bytes.h"
-#include "pathways/net/landings.h"
+#include "pathways/net/receive_buffers.h"
 #include "pathways/net/sockets/file_socket.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/lane.pb.h"
@@ -63,9 +63,9 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
 
   // Starts delivery of messages.
   void Start() { connection_->Start(this); }
-  // Permits payloads, and large headers. Payloads of names that `landings` expects are written to its memory. Called once: by a worker when the
+  // Permits payloads, and large headers. Payloads of names that `receive_buffers` expects are written to its memory. Called once: by a worker when the
   // client has shown its key, by a client at once.
-  void Open(std::shared_ptr<net::Landings> landings);
+  void Open(std::shared_ptr<net::ReceiveBuffers> receive_buffers);
   // Queues a message; never blocks. `payload`: at most kPartBytes, and only with LaneBytes, LaneCall and LaneAnswer.
   void Send(const ::pathways::v1::LaneMessage& message, Bytes payload = Bytes());
   // Returns false while too many bytes wait to be sent. A sender should then wait for OnLaneWritable.
@@ -91,7 +91,7 @@ class LaneEnd final : public net::Connection::Handler, private net::FileSocket::
 
   const LaneId id_;
   const PostToOwner post_;
-  std::shared_ptr<net::Landings> landings_;  // written before open_ is set
+  std::shared_ptr<net::ReceiveBuffers> receive_buffers_;  // written before open_ is set
   std::atomic<bool> open_ = false;
   // Last: closed before the other members are destroyed.
   const std::unique_ptr<net::Connection> connection_;

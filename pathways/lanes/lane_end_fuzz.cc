@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto listener = transport.Listen("tcp:lanes:0", [&](std::unique_ptr<pw::net::Connection> connection) {
     auto post = [&](absl::AnyInvocable<void(pw::lanes::LaneEnd::Owner&)&&> task) { std::move(task)(worker); };
     lane = std::make_unique<pw::lanes::LaneEnd>(1, std::move(connection), post);
-    lane->Open(worker.receiver.landings());
+    lane->Open(worker.receiver.receive_buffers());
     lane->Start();
   });
   std::unique_ptr<pw::net::Connection> connection;

@@ -28,7 +28,7 @@ TEST(LaneEndTest, MessagesArriveInOrder) {
   pair.Run();
   ASSERT_EQ(pair.at_worker.messages.size(), 1);
   EXPECT_EQ(pair.at_worker.messages[0].hello().session(), 7);
-  pair.worker->Open(std::make_shared<net::Landings>());
+  pair.worker->Open(std::make_shared<net::ReceiveBuffers>());
   pair.client->Send(Part(1, 0, 8), Bytes::Copy("abcd"));
   pair.client->Send(Part(1, 4, 8), Bytes::Copy("efgh"));
   pair.Run();
@@ -41,7 +41,7 @@ TEST(LaneEndTest, PayloadsLieWhereTheyAreExpected) {
   AlignedBytes memory(4);
   uint8_t* const place = memory.data();
   receiver.Expect(1, std::move(memory));
-  pair.worker->Open(receiver.landings());
+  pair.worker->Open(receiver.receive_buffers());
   pair.client->Send(Part(1, 0, 4), Bytes::Copy("abcd"));
   pair.Run();
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(place), 4), "abcd");
@@ -69,7 +69,7 @@ TEST(LaneEndTest, NoLongHeaderIsTakenFromAStranger) {
 
 TEST(LaneEndTest, NoPartIsLargerThanAgreed) {
   LanePair pair;
-  pair.worker->Open(std::make_shared<net::Landings>());
+  pair.worker->Open(std::make_shared<net::ReceiveBuffers>());
   pair.client->Send(Part(1, 0, kPartBytes + 1), Bytes::Copy(std::string(kPartBytes + 1, 'x')));
   pair.Run();
   EXPECT_TRUE(pair.at_worker.messages.empty());
@@ -78,7 +78,7 @@ TEST(LaneEndTest, NoPartIsLargerThanAgreed) {
 
 TEST(LaneEndTest, APayloadThatNoMessageNamesClosesTheLane) {
   LanePair pair;
-  pair.worker->Open(std::make_shared<net::Landings>());
+  pair.worker->Open(std::make_shared<net::ReceiveBuffers>());
   LaneMessage taken;
   taken.mutable_taken()->add_fetches(1);
   pair.client->Send(taken, Bytes::Copy("abcd"));

@@ -82,7 +82,7 @@ class LaneMemoryTest : public ::testing::Test {
   static std::unique_ptr<LaneEnd> Open(LaneId id, std::unique_ptr<net::Connection> connection, Owner* owner) {
     auto end = std::make_unique<LaneEnd>(id, std::move(connection),
                                          [owner](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) { std::move(task)(*owner); });
-    end->Open(std::make_shared<net::Landings>());
+    end->Open(std::make_shared<net::ReceiveBuffers>());
     end->Start();
     return end;
   }

@@ -8,7 +8,7 @@
 namespace pw::lanes {
 
 void Receiver::Expect(uint64_t name, AlignedBytes memory) {
-  landings_->Expect(name, {memory.owner(), memory.data()}, memory.size());
+  receive_buffers_->Expect(name, {memory.owner(), memory.data()}, memory.size());
   coming_.emplace(name, Coming{std::move(memory)});
 }
 
@@ -36,14 +36,14 @@ absl::StatusOr<bool> Receiver::Add(uint64_t name, uint64_t offset, uint64_t tota
 }
 
 Bytes Receiver::Take(uint64_t name) {
-  landings_->Withdraw(name);
+  receive_buffers_->Withdraw(name);
   auto node = coming_.extract(name);
   Coming& coming = node.mapped();
   return coming.whole.empty() ? std::move(coming.memory).Freeze() : std::move(coming.whole);
 }
 
 void Receiver::Drop(uint64_t name) {
-  landings_->Withdraw(name);
+  receive_buffers_->Withdraw(name);
   coming_.erase(name);
 }
 
@@ -51,7 +51,7 @@ void Receiver::Restart(uint64_t name) {
   auto it = coming_.find(name);
   if (it == coming_.end()) return;
   AlignedBytes& memory = it->second.memory;
-  landings_->Expect(name, {memory.owner(), memory.data()}, memory.size(), it->second.received);
+  receive_buffers_->Expect(name, {memory.owner(), memory.data()}, memory.size(), it->second.received);
 }
 
 void Receiver::Rewind(uint64_t name) {

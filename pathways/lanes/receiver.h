@@ -1,11 +1,11 @@
 // Receiver: assembles bytes that arrive on a lane in parts. A name identifies the bytes: the number of a host buffer or a fetch.
 // A worker has one Receiver for each client (worker/lanes/client_lanes.h), a client one for all lanes (client/lanes.h).
 //
-// The owner calls Expect with memory for all bytes of a name. LaneEnd::Open gets landings(), through which the transport writes each part to
+// The owner calls Expect with memory for all bytes of a name. LaneEnd::Open gets receive_buffers(), through which the transport writes each part to
 // its place in that memory. The owner then passes each part to Add, and takes the whole after the last one. If a lane breaks, the owner
 // calls Restart; the next lane continues at received().
 //
-// Strand-confined; only landings() is used on the transport's threads.
+// Strand-confined; only receive_buffers() is used on the transport's threads.
 //
 // Invariants:
 //   RV-1  parts of a name come in order, none twice, none beyond its end; any other part is refused and changes nothing
@@ -18,7 +18,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/memory/bytes.h"
-#include "pathways/net/landings.h"
+#include "pathways/net/receive_buffers.h"
 
 namespace pw::lanes {
 
@@ -42,7 +42,7 @@ class Receiver {
   // Like Restart, from the first byte on.
   void Rewind(uint64_t name);
 
-  const std::shared_ptr<net::Landings>& landings() const { return landings_; }
+  const std::shared_ptr<net::ReceiveBuffers>& receive_buffers() const { return receive_buffers_; }
   size_t size() const { return coming_.size(); }
 
  private:
@@ -52,7 +52,7 @@ class Receiver {
     Bytes whole = {};  // all bytes, if they came as one part elsewhere in memory; `memory` is then unused
   };
   absl::flat_hash_map<uint64_t, Coming> coming_;
-  const std::shared_ptr<net::Landings> landings_ = std::make_shared<net::Landings>();
+  const std::shared_ptr<net::ReceiveBuffers> receive_buffers_ = std::make_shared<net::ReceiveBuffers>();
 };
 
 }  // namespace pw::lanes

@@ -63,7 +63,7 @@ TEST(ReceiverTest, ALaneThatBreaksGoesOnWhereItWas) {
     while (!complete) {
       const size_t at = receiver.received(7);
       const size_t part = std::min<size_t>(1 + random() % 50, size - at);
-      const net::Place place = receiver.landings()->Take(7, at, part);
+      const net::Place place = receiver.receive_buffers()->Take(7, at, part);
       ASSERT_NE(place.data, nullptr);
       if (random() % 3 == 0) {  // only some of it has been written
         std::memset(place.data, 'X', part);
@@ -83,7 +83,7 @@ TEST(ReceiverTest, WhatIsRewoundIsExpectedFromItsFirstByte) {
   ASSERT_TRUE(receiver.Add(7, 0, 10, Bytes::Copy("abcd")).ok());
   receiver.Rewind(7);
   EXPECT_EQ(receiver.received(7), 0);
-  EXPECT_NE(receiver.landings()->Take(7, 0, 5).data, nullptr);
+  EXPECT_NE(receiver.receive_buffers()->Take(7, 0, 5).data, nullptr);
   EXPECT_FALSE(receiver.Add(7, 4, 10, Bytes::Copy("efghij")).ok());
   EXPECT_FALSE(*receiver.Add(7, 0, 10, Bytes::Copy("ABCD")));
   EXPECT_TRUE(*receiver.Add(7, 4, 10, Bytes::Copy("efghij")));
@@ -96,9 +96,9 @@ TEST(ReceiverTest, WhatIsDroppedTakesNothingMore) {
   receiver.Expect(7, AlignedBytes(10));
   receiver.Drop(7);
   EXPECT_FALSE(receiver.expects(7));
-  EXPECT_EQ(receiver.landings()->Take(7, 0, 4).data, nullptr);
+  EXPECT_EQ(receiver.receive_buffers()->Take(7, 0, 4).data, nullptr);
   receiver.Restart(7);
-  EXPECT_EQ(receiver.landings()->Take(7, 0, 4).data, nullptr);
+  EXPECT_EQ(receiver.receive_buffers()->Take(7, 0, 4).data, nullptr);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 TEST(SenderTest, BytesLeaveInPartsOneNameAfterAnother) {
   LanePair pair;
-  pair.worker->Open(std::make_shared<net::Landings>());
+  pair.worker->Open(std::make_shared<net::ReceiveBuffers>());
   Sender sender(Sender::Names::kBuffers);
   const std::string text(kPartBytes + 3, 'x');
   sender.Add(1, Bytes::Copy(text), 0);
@@ -32,7 +32,7 @@ TEST(SenderTest, ItStopsWhenTheLaneIsFullAndGoesOnLater) {
   net::Limits limits;
   limits.bulk_high_water_bytes = kPartBytes;
   LanePair pair(limits);
-  pair.worker->Open(std::make_shared<net::Landings>());
+  pair.worker->Open(std::make_shared<net::ReceiveBuffers>());
   Sender sender(Sender::Names::kFetches);
   sender.Add(1, Bytes::Copy(std::string(5 * kPartBytes, 'x')), 0);
   sender.Pump(*pair.client);
@@ -53,7 +53,7 @@ TEST(SenderTest, WhatIsDroppedIsNotSentOn) {
   net::Limits limits;
   limits.bulk_high_water_bytes = kPartBytes;
   LanePair pair(limits);
-  pair.worker->Open(std::make_shared<net::Landings>());
+  pair.worker->Open(std::make_shared<net::ReceiveBuffers>());
   Sender sender(Sender::Names::kBuffers);
   sender.Add(1, Bytes::Copy(std::string(5 * kPartBytes, 'x')), 0);
   sender.Add(2, Bytes::Copy("abcd"), 0);

@@ -140,7 +140,7 @@ TEST(CostsTest, OfAJitCallOnOneHost) { ExpectAtMost(OfJitCall(1), {{1, 16}, {1, 
 // The bytes of the result travel with the news that the call has ended.
 TEST(CostsTest, OfAJitCallWhoseResultIsAlwaysRead) { ExpectAtMost(OfJitCall(1, true), {{1, 25}, {1, 40}, {0, 0}}, "jit_1_read"); }
 
-// To each host the call; to each host that reports through another (speakers.h) also that its completions have arrived, since no other
+// To each host the call; to each host that reports through another (report_groups.h) also that its completions have arrived, since no other
 // message follows.
 TEST(CostsTest, OfAJitCallOver64Hosts) { ExpectAtMost(OfJitCall(64), {{126, 1340}, {2, 1158}, {62, 992}}, "jit_64"); }
 

@@ -11,14 +11,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "pathways/controller/housekeeping/host_questions.h"
+#include "pathways/controller/housekeeping/host_poll.h"
 #include "pathways/sim/cluster.h"
 #include "pathways/sim/testing.h"
 
 namespace pw::sim {
 namespace {
 
-using controller::HostQuestions;
+using controller::HostPoll;
 
 struct LargeCluster {
   explicit LargeCluster(int hosts, uint64_t seed = 1) : world(seed), cluster(LargeScenario(hosts), &world) {
@@ -45,7 +45,7 @@ struct LargeCluster {
   SimCluster cluster;
 };
 
-size_t Groups(int hosts) { return (static_cast<size_t>(hosts) + HostQuestions::kFanIn - 1) / HostQuestions::kFanIn; }
+size_t Groups(int hosts) { return (static_cast<size_t>(hosts) + HostPoll::kFanIn - 1) / HostPoll::kFanIn; }
 
 class LargeClusters : public ::testing::TestWithParam<int> {};
 
@@ -58,7 +58,7 @@ TEST_P(LargeClusters, ARoundBringsTheControllerNoMoreFramesThanTheFanIn) {
   large.Ticks(kRounds);
   const uint64_t frames = large.housekeeping().frames_heard() - before;
   EXPECT_LE(frames, kRounds * 2 * Groups(GetParam()));
-  EXPECT_LE(frames, kRounds * HostQuestions::kFanIn);
+  EXPECT_LE(frames, kRounds * HostPoll::kFanIn);
   EXPECT_GE(frames, kRounds * Groups(GetParam()));
   EXPECT_TRUE(large.Silent(1.5).empty()) << "and everybody has said how it is";
 }
@@ -80,7 +80,7 @@ TEST_P(LargeClusters, EveryHostIsInTheMetrics) {
 TEST_P(LargeClusters, AHostThatAddsUpForOthersCostsItsOwnReportWhenItDies) {
   for (bool silently : {false, true}) {
     LargeCluster large(GetParam());
-    const HostId inner = large.topology().hosts()[HostQuestions::kFanIn];
+    const HostId inner = large.topology().hosts()[HostPoll::kFanIn];
     large.cluster.CrashHost(large.NumberOf(inner), silently);
     for (int tick = 0; tick < 12; ++tick) {
       large.Ticks(1);
@@ -168,7 +168,7 @@ TEST_P(LargeClusters, AConfigurationCostsTheControllerAMessageForEachGroup) {
 TEST_P(LargeClusters, AHostThatTellsOthersCostsNobodyAConfigurationWhenItDies) {
   for (bool silently : {false, true}) {
     LargeCluster large(GetParam());
-    const HostId inner = large.topology().hosts()[HostQuestions::kFanIn];
+    const HostId inner = large.topology().hosts()[HostPoll::kFanIn];
     large.cluster.CrashHost(large.NumberOf(inner), silently);
     Recording recording(&large);
     large.Ticks(12);
@@ -183,7 +183,7 @@ TEST_P(LargeClusters, AHostThatTellsOthersCostsNobodyAConfigurationWhenItDies) {
 
 // A member hangs: the others of its group are told, and so is the member when it is back.
 TEST_P(LargeClusters, AHostThatHangsKeepsNobodyFromBeingConfigured) {
-  for (size_t which : {size_t{0}, size_t{1}, HostQuestions::kFanIn}) {
+  for (size_t which : {size_t{0}, size_t{1}, HostPoll::kFanIn}) {
     LargeCluster large(GetParam());
     const HostId hung = large.topology().hosts()[which];
     large.cluster.StopHost(large.NumberOf(hung), kHeartbeat * 0.55);
@@ -200,16 +200,16 @@ TEST_P(LargeClusters, AHostThatHangsKeepsNobodyFromBeingConfigured) {
 
 INSTANTIATE_TEST_SUITE_P(Sim, LargeClusters, ::testing::Values(128, 512));
 
-TEST(HostQuestions, GroupsAreEvenAndNotMoreThanTheFanIn) {
+TEST(HostPoll, GroupsAreEvenAndNotMoreThanTheFanIn) {
   for (size_t hosts : {1u, 64u, 65u, 128u, 512u, 4096u, 5000u, 20000u}) {
     std::vector<HostId> all;
     for (size_t h = 0; h < hosts; ++h) all.push_back(HostId(static_cast<uint32_t>(h)));
-    const auto groups = HostQuestions::GroupsOf(all);
-    if (hosts <= HostQuestions::kFanIn) {
+    const auto groups = HostPoll::GroupsOf(all);
+    if (hosts <= HostPoll::kFanIn) {
       EXPECT_TRUE(groups.empty());
       continue;
     }
-    EXPECT_LE(groups.size(), HostQuestions::kFanIn);
+    EXPECT_LE(groups.size(), HostPoll::kFanIn);
     std::vector<HostId> joined;
     for (const auto& group : groups) joined.insert(joined.end(), group.begin(), group.end());
     EXPECT_EQ(joined, all);

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "pathways/worker/execute/executor.h"
+#include "pathways/worker/execute/program_executor.h"
 
 namespace pw::sim {
 namespace {
@@ -95,7 +95,7 @@ void Referee::CheckLaunches(const std::map<std::string, std::vector<int>>& launc
     for (auto b = std::next(a); b != launches.end(); ++b) {
       size_t last = 0;
       for (int launch : a->second) {
-        if (!worker::Runner::SpansHosts(launch)) continue;  // other hosts reuse the number for other computations
+        if (!worker::ProgramExecutor::SpansHosts(launch)) continue;  // other hosts reuse the number for other computations
         const auto there = place[b->first].find(launch);
         if (there == place[b->first].end()) continue;
         if (there->second < last) Violation(absl::StrCat(a->first, " and ", b->first, " ran ", launch, " in different orders"));

@@ -15,7 +15,7 @@
 namespace pw::sim {
 namespace {
 
-using controller::Speakers;
+using controller::ReportGroups;
 
 class WideCluster {
  public:
@@ -40,7 +40,7 @@ class WideCluster {
   // Number of the first host that reports for others.
   int FirstSpeaker() {
     for (HostId host : topology().hosts()) {
-      if (controller().speakers().Of(host) == host) return NumberOf(host);
+      if (controller().report_groups().Of(host) == host) return NumberOf(host);
     }
     ADD_FAILURE() << "nobody speaks for others";
     return 0;
@@ -87,10 +87,10 @@ TEST(Reports, APauseCostsNoFrames) {
 }
 
 TEST(Reports, InASmallClusterNobodySpeaksForOthers) {
-  WideCluster small(static_cast<int>(Speakers::kFew));
+  WideCluster small(static_cast<int>(ReportGroups::kFew));
   for (HostId host : small.controller().fabric().topology().hosts())
-    EXPECT_FALSE(small.controller().speakers().Of(host).has_value());
-  ASSERT_TRUE(small.Finishes(small.StartChain(0, Speakers::kFew, 20), absl::Seconds(1)));
+    EXPECT_FALSE(small.controller().report_groups().Of(host).has_value());
+  ASSERT_TRUE(small.Finishes(small.StartChain(0, ReportGroups::kFew, 20), absl::Seconds(1)));
   EXPECT_EQ(small.Violations(), "");
 }
 

@@ -15,7 +15,7 @@
 #include "pathways/sim/run.h"
 #include "pathways/sim/scenario.h"
 #include "pathways/sim/world.h"
-#include "pathways/worker/execute/executor.h"
+#include "pathways/worker/execute/program_executor.h"
 
 namespace pw::sim {
 namespace {
@@ -200,7 +200,8 @@ TEST(PlantedBugs, LaunchesInAnotherOrderOrTwiceAreNoticed) {
     referee.CheckLaunches(launches);
     return absl::StrJoin(referee.violations(), "\n");
   };
-  const int one = worker::Runner::LaunchNumber(1), two = worker::Runner::LaunchNumber(2), three = worker::Runner::LaunchNumber(3);
+  const int one = worker::ProgramExecutor::LaunchNumber(1), two = worker::ProgramExecutor::LaunchNumber(2),
+            three = worker::ProgramExecutor::LaunchNumber(3);
   EXPECT_EQ(violations({{"a", {one, two, three}}, {"b", {two, three}}, {"c", {one, three}}}), "");
   EXPECT_TRUE(absl::StrContains(violations({{"a", {one, two, three}}, {"b", {three, two}}}), "in different orders"));
   EXPECT_TRUE(absl::StrContains(violations({{"a", {one, two, one}}}), "twice"));

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/net/in_memory/pieces.h"
+#include "pathways/net/in_memory/join_payload.h"
 
 namespace pw::sim {
 namespace {

@@ -82,8 +82,8 @@ TEST(SeveralHosts, LaunchesAreNumberedAlikeEverywhereAndApartFromThoseOfOneHost)
   w.Execute(13, 2, {200}, {201});
   w.Launch(14, (uint64_t{1} << 30) + 5, 100, 101);
   w.Launch(15, 6, 100, 102);
-  EXPECT_THAT(w.runtime.launches(), ElementsAre(1, Runner::LaunchNumber(5), Runner::LaunchNumber(6)));
-  EXPECT_GT(Runner::LaunchNumber(0), 1 << 29);
+  EXPECT_THAT(w.runtime.launches(), ElementsAre(1, ProgramExecutor::LaunchNumber(5), ProgramExecutor::LaunchNumber(6)));
+  EXPECT_GT(ProgramExecutor::LaunchNumber(0), 1 << 29);
 }
 
 TEST(SeveralHosts, AFailureHereIsReportedForTheOthers) {

@@ -196,7 +196,7 @@ Housekeeping::Duties Worker::MakeDuties() {
   duties.metrics = [this] { return Metrics(); };
   duties.clean_up = [this](const v1::CleanUp& what) { CleanUp(what); };
   duties.abort_launch = [this](const v1::AbortLaunch& abort) {
-    core_.runtime->AbortLaunch(Runner::LaunchNumber(abort.launch()), FromProto(abort.status()));
+    core_.runtime->AbortLaunch(ProgramExecutor::LaunchNumber(abort.launch()), FromProto(abort.status()));
   };
   duties.end_trace = [this] { return tracing_.End(); };
   duties.examine = [this] {

@@ -15,9 +15,9 @@
 
 #include "pathways/net/transport.h"
 #include "pathways/program/command_template.h"
-#include "pathways/worker/execute/executor.h"
 #include "pathways/worker/execute/expectations.h"
 #include "pathways/worker/execute/host_calls.h"
+#include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
 #include "pathways/worker/execute/programs.h"
 #include "pathways/worker/execute/tracing.h"
@@ -107,7 +107,7 @@ class Worker {
   uint64_t configuration_ = 0;
   ProgramNodes program_nodes_;
   Programs programs_;
-  Runner runner_;
+  ProgramExecutor runner_;
   ClientLanes lanes_;
   Puts puts_;
   Fetches fetches_;

@@ -136,7 +136,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   const Housekeeping& housekeeping() const { return *housekeeping_; }
   absl::Duration tick() const { return options_.heartbeat_limit / 10; }
   bool formed() const { return formed_; }
-  const Speakers& speakers() const { return reports_->speakers(); }
+  const ReportGroups& report_groups() const { return reports_->report_groups(); }
   uint64_t frames_heard() const;  // from the present hosts
 
  private:

@@ -192,7 +192,7 @@ void ClusterImpl::MembershipChanged() {
     peer.set_address(joined.hello.data_address());
     peer.set_takes_shared(fabric_->takes_shared(host));
     peer.set_name(fabric_->topology().Describe(*fabric_->topology().FindHost(host)));
-    if (const std::optional<HostId> speaker = speakers().Of(host)) peer.set_reports_through(speaker->v);
+    if (const std::optional<HostId> speaker = report_groups().Of(host)) peer.set_reports_through(speaker->v);
   }
   for (const auto& [host, joined] : hosts_) fabric_->outbox().Add(host, command);
   housekeeping_->SetHosts(std::move(there));

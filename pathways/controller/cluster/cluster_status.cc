@@ -143,8 +143,8 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
     const SessionImpl& s = *opened.session;
     report.clients.push_back({id, s.about().description, s.about().user, absl::ToDoubleSeconds(now - opened.since),
                               static_cast<int64_t>(s.num_arrays()), s.array_bytes(), s.staged_bytes(),
-                              s.store_room().peak_bytes(), static_cast<int64_t>(s.store_room().waiting()),
-                              s.store_room().held_back(), static_cast<int64_t>(s.num_executables()),
+                              s.staging_admission().peak_bytes(), static_cast<int64_t>(s.staging_admission().waiting()),
+                              s.staging_admission().held_back(), static_cast<int64_t>(s.num_executables()),
                               fabric_->gangs().ClientOf(id)});
     if (opened.away_since.has_value()) report.clients.back().seconds_away = absl::ToDoubleSeconds(now - *opened.away_since);
   }

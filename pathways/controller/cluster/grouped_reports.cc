@@ -14,7 +14,7 @@ constexpr absl::Duration kTellSeen = absl::Milliseconds(50);
 void GroupedReports::OnJoined(HostId from, const ::pathways::v1::Joined& joined) {
   for (const auto& report : joined.reports()) {
     const HostId host(report.host());
-    if (host != from && speakers_.Of(host) != from) continue;
+    if (host != from && report_groups_.Of(host) != from) continue;
     fabric_->ops().OnDone(host, report.done());
     fabric_->outbox().SetReportsSeen(host, report.number());
   }

@@ -8,7 +8,7 @@
 #include "pathways/base/threads/executor.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/hosts/fabric.h"
-#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/hosts/report_groups.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::controller {
@@ -18,8 +18,8 @@ class GroupedReports {
   // The pointers must outlive this.
   GroupedReports(Fabric* fabric, Executor* strand, Timers* timers) : fabric_(fabric), strand_(strand), timers_(timers) {}
 
-  void SetHosts(const std::set<HostId>& hosts) { speakers_.SetHosts(hosts); }
-  const Speakers& speakers() const { return speakers_; }
+  void SetHosts(const std::set<HostId>& hosts) { report_groups_.SetHosts(hosts); }
+  const ReportGroups& report_groups() const { return report_groups_; }
   // Takes reports that came from this host: its own, and those of hosts that it speaks for.
   void OnJoined(HostId from, const ::pathways::v1::Joined& joined);
   // Stops telling hosts.
@@ -31,7 +31,7 @@ class GroupedReports {
   Fabric* const fabric_;
   Executor* const strand_;
   Timers* const timers_;
-  Speakers speakers_;
+  ReportGroups report_groups_;
   bool telling_ = false;  // a timer runs that tells hosts which of their reports have arrived
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/hosts/report_groups.h"
 #include "pathways/controller/testing/test_cluster.h"
 
 namespace pw::controller {

@@ -105,7 +105,7 @@ absl::Status Fabric::OnEvent(HostId host, const Event& event, Bytes payload) {
     case Event::kSharedTaken:
       if (auto it = peers_.find(host); it != peers_.end()) {
         for (uint64_t transfer : event.shared_taken().transfers()) {
-          it->second->loans.Return(transfer);
+          it->second->unopened.Return(transfer);
           outgoing_.Done(host, transfer);
         }
       }
@@ -181,7 +181,7 @@ void Fabric::SendBytes(HostId host, SessionId session, uint64_t transfer, const 
     chunk.set_exclusive(exclusive);
     net::WriteName(*name, chunk.mutable_shared());
     outbox_.Add(host, std::move(command));
-    it->second->loans.Add(transfer, session, data);
+    it->second->unopened.Add(transfer, session, data);
     outgoing_.Add(session, host, transfer, static_cast<int64_t>(data.size()));
     return;
   }
@@ -229,7 +229,7 @@ void Fabric::EndSession(SessionId session) {
   outgoing_.RemoveSession(session);
   for (HostId host : SortedKeys(peers_)) {
     peers_.at(host)->bulk.DropSession(session);
-    peers_.at(host)->loans.DropSession(session);
+    peers_.at(host)->unopened.DropSession(session);
   }
   // A run that is sent node by node sends nothing more, and may wait for a grant that never comes. It ends only when the hosts
   // free the session's objects.

@@ -34,7 +34,7 @@
 #include "pathways/controller/scheduling/gangs.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/dispatch/outbox.h"
-#include "pathways/net/shared/loans.h"
+#include "pathways/net/shared/unopened_shared_memory.h"
 #include "pathways/net/transport.h"
 #include "pathways/trace/recorder.h"
 #include "pathways/v1/worker.pb.h"
@@ -140,7 +140,7 @@ class Fabric {
     bool takes_shared = false;
     std::string process_address = {};
     std::string lane_address = {};
-    net::Loans loans;
+    net::UnopenedSharedMemory unopened;
   };
 
   const SessionLimits limits_;

@@ -32,7 +32,7 @@ class OpsInFlight {
 
   // Returns the number of a new op. The ops of several hosts may share `results`: each array gets one completion from each op.
   // `gang`: the computation of which the op is one host's part. `joint`: the command has parts on many hosts, so its completion
-  // may arrive together with theirs (Speakers::Join; worker.proto, Report). Joint ops have odd numbers.
+  // may arrive together with theirs (ReportGroups::Join; worker.proto, Report). Joint ops have odd numbers.
   OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {},
            bool joint = false);
   // Both must outlive this. `losses` explains the errors that blame another host.

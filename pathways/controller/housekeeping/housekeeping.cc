@@ -93,7 +93,7 @@ void Housekeeping::Configure(v1::HostConfig config, OnConfigured configured, abs
   configs_.Tell(config_.SerializeAsString(), Listed(hosts_), OnceConfigured(), std::move(told));
 }
 
-ConfigSpread::Heard Housekeeping::OnceConfigured() const {
+ConfigBroadcast::Heard Housekeeping::OnceConfigured() const {
   return [to = std::weak_ptr<const OnConfigured>(configured_)](HostId host, absl::Time after, absl::Time before,
                                                                const v1::Configured& configured) {
     if (const auto tell = to.lock(); tell != nullptr && *tell) (*tell)(host, after, before, configured);
@@ -105,7 +105,7 @@ ConfigSpread::Heard Housekeeping::OnceConfigured() const {
 void Housekeeping::WatchHealth() {
   std::set<HostId> apart;  // a host that did not answer must not delay its group this time
   if (health_round_ != nullptr) {
-    apart = HostQuestions::Left(*health_round_);
+    apart = HostPoll::Left(*health_round_);
     questions_.End(health_round_);
   }
   auto heard = [this](HostId host, std::string_view bytes) {
@@ -130,13 +130,13 @@ void Housekeeping::Gather(const std::string& op, absl::Duration timeout,
   };
   auto round = questions_.Ask(op, {}, std::move(heard),
                               [answers, done = std::move(done)]() mutable { std::move(done)(std::move(*answers)); });
-  auto after = [&](absl::Duration delay, void (HostQuestions::*what)(const HostQuestions::RoundRef&)) {
+  auto after = [&](absl::Duration delay, void (HostPoll::*what)(const HostPoll::RoundRef&)) {
     timers_->After(delay, strand_, [this, alive = std::weak_ptr<bool>(alive_), round, what] {
       if (!alive.expired()) (questions_.*what)(round);
     });
   };
-  after(timeout / 2, &HostQuestions::Hurry);
-  after(timeout, &HostQuestions::End);
+  after(timeout / 2, &HostPoll::Hurry);
+  after(timeout, &HostPoll::End);
 }
 
 void Housekeeping::GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done) {

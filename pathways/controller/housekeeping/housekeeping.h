@@ -1,5 +1,5 @@
 // Housekeeping: the controller's orders and questions to all hosts, as graphs of the coordination dataflow, and the coordinator's
-// runtime for them. ClusterImpl owns it. Each graph has one shard on each host concerned (host_graphs.h);
+// runtime for them. ClusterImpl owns it. Each graph has one shard on each host concerned (host_graph_cache.h);
 // worker/housekeeping/housekeeping.h has the operators:
 //
 //   - configure:      adopts the v1.HostConfig in the run's argument. Goes to all hosts; to a joining host before any session's
@@ -9,8 +9,8 @@
 //   - examine:        answers with a v1.Examination: its unfinished launches and its machine, when one hangs or an operator asks
 //   - clean-up:       frees the objects that the v1.CleanUp in the argument names; goes to the hosts that have them
 //   - abort-launch:   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
-//   - pass-on:        tells other hosts, and answers with the v1.PassedOn, which holds their answers
-//                     (worker/housekeeping/pass_on.h)
+//   - forward-order:  tells other hosts, and answers with the v1.ForwardReport, which holds their answers
+//                     (worker/housekeeping/order_forwarder.h)
 //   - trace:          ends the host's recording and answers with the v1.TraceReport
 //
 // One graph goes in the other direction; its coordinator is the host:
@@ -18,20 +18,20 @@
 //                     hosts that wait for it (abort-launch)
 //
 // Faults. A run whose reports go up a tree ends early when a host of its graph is lost, and tuples on their way are lost with it
-// (host_graphs.h). So messages that must not be lost travel in the start of a run (configure, clean-up, abort-launch,
+// (host_graph_cache.h). So messages that must not be lost travel in the start of a run (configure, clean-up, abort-launch,
 // launch-failed). A start goes to all hosts at once and reaches each present one, in its place among the commands. Answers that a
 // group has collected are asked for again (metrics, health).
 //
 // Not graphs. Pings, which tell whether a connection or process is alive, are answered by the connection's own thread (Cluster's
 // Tick). A host whose strand is busy, or whose dataflow is stuck, is not dead; and a dead host would end the graph that should
 // report it. Completions and their errors are no graph either: they are results of dispatched commands, and one message already
-// carries a batch of them. Completions of many hosts are joined on their way (speakers.h) without a run, because a run might end
+// carries a batch of them. Completions of many hosts are joined on their way (report_groups.h) without a run, because a run might end
 // with the loss of one host.
 //
 // Messages. A question costs a start to each host and an answer from each; an order costs only the start. Hosts that do not know
 // its graph yet get it with the start.
-// A cluster of more than 64 hosts saves messages. One host of each 64 sends the collected answers (host_questions.h) and passes
-// on the configuration (config_spread.h). Orders (clean-up, abort-launch) are not answered in a cluster of any size. Traces are asked
+// A cluster of more than 64 hosts saves messages. One host of each 64 sends the collected answers (host_poll.h) and passes
+// on the configuration (config_broadcast.h). Orders (clean-up, abort-launch) are not answered in a cluster of any size. Traces are asked
 // for and answered host by host: a report has up to 2^18 events, tens of megabytes, and all of them must reach the controller.
 // Collecting 64 of them on one host would save the controller nothing but headers. The order to end a recording travels among the
 // recorded commands.
@@ -50,10 +50,10 @@
 #include "absl/time/time.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/timer_queue.h"
-#include "pathways/controller/housekeeping/config_spread.h"
+#include "pathways/controller/housekeeping/config_broadcast.h"
 #include "pathways/controller/housekeeping/dataflow_links.h"
-#include "pathways/controller/housekeeping/host_graphs.h"
-#include "pathways/controller/housekeeping/host_questions.h"
+#include "pathways/controller/housekeeping/host_graph_cache.h"
+#include "pathways/controller/housekeeping/host_poll.h"
 #include "pathways/dataflow/runtime.h"
 #include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"
@@ -66,7 +66,7 @@ class Housekeeping {
   using MetricsByHost = std::map<HostId, ::pathways::v1::MetricsReport>;
   using ExaminationsByHost = std::map<HostId, ::pathways::v1::Examination>;
   // A host's report. `asked`: when the controller asked, by its own clock.
-  using OnConfigured = ConfigSpread::Heard;
+  using OnConfigured = ConfigBroadcast::Heard;
   using OnTrace = std::function<void(HostId, absl::Time asked, ::pathways::v1::TraceReport)>;
   struct Health {
     ::pathways::v1::HealthReport report;
@@ -110,7 +110,7 @@ class Housekeeping {
   void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
 
  private:
-  using Shape = HostGraphs::Shape;
+  using Shape = HostGraphCache::Shape;
   using OnTuple = std::function<void(HostId, const dataflow::Tuple&)>;
   using OnDone = std::function<void(const absl::Status&)>;
 
@@ -120,7 +120,7 @@ class Housekeeping {
   // Asks every host. `done` runs once: when all have answered, or after `timeout` with the answers that have come.
   template <class Report>
   void Gather(const std::string& op, absl::Duration timeout, absl::AnyInvocable<void(std::map<HostId, Report>) &&> done);
-  ConfigSpread::Heard OnceConfigured() const;
+  ConfigBroadcast::Heard OnceConfigured() const;
   void AbortElsewhere(const ::pathways::v1::LaunchFailed& failed);
   dataflow::Operators MakeOperators();
 
@@ -130,14 +130,14 @@ class Housekeeping {
   const dataflow::Operators operators_;
   DataflowLinks links_;
   dataflow::Runtime runtime_;
-  HostGraphs graphs_;
+  HostGraphCache graphs_;
   std::set<HostId> hosts_;
-  HostQuestions questions_;
-  ConfigSpread configs_;
+  HostPoll questions_;
+  ConfigBroadcast configs_;
   uint64_t frames_heard_ = 0;
   ::pathways::v1::HostConfig config_;
   std::shared_ptr<const OnConfigured> configured_;
-  HostQuestions::RoundRef health_round_;
+  HostPoll::RoundRef health_round_;
   std::map<HostId, Health> health_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

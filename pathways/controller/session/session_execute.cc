@@ -6,7 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/hosts/report_groups.h"
 #include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/controller/session/session_publications.h"
@@ -118,7 +118,7 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
                              hosts > 1 ? fabric_->NextId() : 0,
                              fabric_->recorder().on() ? ticket.gang.v : 0};
   auto add_op = [&](HostId host) {
-    if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang, Speakers::Join(record.hosts.size()));
+    if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang, ReportGroups::Join(record.hosts.size()));
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
     ++run->missing;
     return fabric_->ops().Add(

@@ -23,7 +23,7 @@
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/arrays/array_table.h"
 #include "pathways/controller/arrays/host_buffers.h"
-#include "pathways/controller/arrays/store_room.h"
+#include "pathways/controller/arrays/staging_admission.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
@@ -81,7 +81,7 @@ class SessionImpl final : public Session {
   size_t num_programs() const { return programs_.size(); }
   size_t num_program_runs() const { return program_runs_.size(); }
   int64_t staged_bytes() const;  // of host buffers, in any state
-  const StoreRoom& store_room() const { return room_; }
+  const StagingAdmission& staging_admission() const { return room_; }
   void OnTick(absl::Time now, bool slept);  // once a tick; `slept`: this process was stopped for a while
 
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
@@ -166,7 +166,7 @@ class SessionImpl final : public Session {
   absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not arrived
   absl::Status CheckStore(Handle handle) const;
   absl::Status Store(Handle handle, Bytes data, bool announced);
-  StoreRoom::Held HeldBytes() const { return {unasked_bytes_, fabric_->outgoing().bytes(id_)}; }
+  StagingAdmission::Held HeldBytes() const { return {unasked_bytes_, fabric_->outgoing().bytes(id_)}; }
   void AdmitStores();  // called when there may be room
   void DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Bytes>& data);
   void AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error);
@@ -228,15 +228,15 @@ class SessionImpl final : public Session {
 
   // -- session_remap.cc
   struct Preparation;
-  void CompileTwins();
+  void CompileForTarget();
   void EndPreparation(const absl::Status& error);                                // runs `done`
   std::shared_ptr<void> SwapExecutables(const std::map<Handle, Handle>& twins);  // `twins`: by the executable that they replace
   absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
   Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
-  struct Leaving;
-  std::vector<Leaving> ThoseOn(const DeviceMapping& devices) const;
+  struct MovingArray;
+  std::vector<MovingArray> ArraysOn(const DeviceMapping& devices) const;
   ArraySpec InHostMemory(const ArraySpec& spec) const;
-  std::vector<Record> MoveAll(const std::vector<Leaving>& leaving);
+  std::vector<Record> MoveAll(const std::vector<MovingArray>& leaving);
 
   // -- session_programs.cc
   struct ProgramCompile;
@@ -282,7 +282,7 @@ class SessionImpl final : public Session {
   SessionLanes lanes_;
   absl::flat_hash_map<Handle, StagedBuffer> staged_;
   int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // the bytes of `staged_`: from the client, from hosts
-  StoreRoom room_;
+  StagingAdmission room_;
   std::optional<absl::Time> stalled_since_;
   absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
   absl::flat_hash_map<Handle, FillingBuffer> filling_;

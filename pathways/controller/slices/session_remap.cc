@@ -58,10 +58,10 @@ void SessionImpl::PrepareMove(const DeviceMapping& to, StatusCallback done) {
   preparation_->to = to;
   preparation_->done = std::move(done);
   for (const auto& [device, physical] : to) fabric_->topology().Bind(SessionDevices::ScratchOf(device), physical);
-  CompileTwins();
+  CompileForTarget();
 }
 
-void SessionImpl::CompileTwins() {
+void SessionImpl::CompileForTarget() {
   const std::shared_ptr<Preparation> p = preparation_;
   std::vector<Handle> missing;
   for (Handle handle : SortedKeys(executables_)) {
@@ -80,7 +80,7 @@ void SessionImpl::CompileTwins() {
               if (alive.expired()) return;
               p->status.Update(info.status());
               if (info.ok()) p->twins[handle] = (*info)->handle;
-              if (--p->left == 0 && p == preparation_) CompileTwins();  // executables that were added meanwhile
+              if (--p->left == 0 && p == preparation_) CompileForTarget();  // executables that were added meanwhile
             });
   }
 }
@@ -170,15 +170,15 @@ SessionImpl::Record SessionImpl::MoveRecord(const Record& from, const ArraySpec&
   return to;
 }
 
-struct SessionImpl::Leaving {
+struct SessionImpl::MovingArray {
   Record record;
   ArraySpec from;  // on physical devices: its own spec does not tell them any more after the move
   SpecPtr spec;    // its new spec
 };
 
 // Returns the live arrays with a part on these devices, and the saved ones.
-std::vector<SessionImpl::Leaving> SessionImpl::ThoseOn(const DeviceMapping& devices) const {
-  std::vector<Leaving> leaving;
+std::vector<SessionImpl::MovingArray> SessionImpl::ArraysOn(const DeviceMapping& devices) const {
+  std::vector<MovingArray> leaving;
   for (const Record& record : arrays_.Records()) {
     if (record->state() == buffers::LogicalArray::State::kError || record->deleted()) continue;
     if (auto saved = saved_.find(record.get()); saved != saved_.end()) {
@@ -192,10 +192,10 @@ std::vector<SessionImpl::Leaving> SessionImpl::ThoseOn(const DeviceMapping& devi
   return leaving;
 }
 
-std::vector<SessionImpl::Record> SessionImpl::MoveAll(const std::vector<Leaving>& leaving) {
+std::vector<SessionImpl::Record> SessionImpl::MoveAll(const std::vector<MovingArray>& leaving) {
   std::vector<Record> moved;
   absl::flat_hash_map<const buffers::LogicalArray*, Record> replaced;
-  for (const Leaving& one : leaving) {
+  for (const MovingArray& one : leaving) {
     moved.push_back(MoveRecord(one.record, one.from, one.spec));
     replaced[one.record.get()] = moved.back();
   }
@@ -204,7 +204,7 @@ std::vector<SessionImpl::Record> SessionImpl::MoveAll(const std::vector<Leaving>
 }
 
 std::vector<SessionImpl::Record> SessionImpl::Move(const DeviceMapping& to) {
-  const std::vector<Leaving> leaving = ThoseOn(to);
+  const std::vector<MovingArray> leaving = ArraysOn(to);
   saved_.clear();
   const std::shared_ptr<Preparation> preparation = std::exchange(preparation_, nullptr);
   for (const auto& [device, physical] : to) {
@@ -238,9 +238,9 @@ std::vector<SessionImpl::Record> SessionImpl::Suspend() {
   for (const Record& record : arrays_.Records()) {
     for (DeviceId device : record->spec().sharding.devices()) everywhere[device] = device;
   }
-  std::vector<Leaving> leaving = ThoseOn(everywhere);
+  std::vector<MovingArray> leaving = ArraysOn(everywhere);
   std::vector<SpecPtr> specs;
-  for (Leaving& one : leaving)
+  for (MovingArray& one : leaving)
     specs.push_back(std::exchange(one.spec, std::make_shared<const ArraySpec>(InHostMemory(one.from))));
   std::vector<Record> saved = MoveAll(leaving);
   for (size_t i = 0; i < saved.size(); ++i) saved_[saved[i].get()] = specs[i];

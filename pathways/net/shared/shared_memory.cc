@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/net/map_in.h"
+#include "pathways/net/prefault_pages.h"
 #include "pathways/net/shared/shared_pass_on.h"
 #include "pathways/net/sockets/socket.h"
 
@@ -107,7 +107,7 @@ absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t o
   std::optional<SharedPages> used = pool_ == nullptr ? std::nullopt : pool_->Take(size, owner);
   if (used.has_value()) {
     held->pages = *std::move(used);
-    if (!std::exchange(held->pages.mapped, true)) MapIn(held->pages.base, held->pages.size);
+    if (!std::exchange(held->pages.mapped, true)) PrefaultPages(held->pages.base, held->pages.size);
   } else {
     Fd fd(::memfd_create("pathways", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd.valid() || ::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||

@@ -104,7 +104,7 @@ class SharedMemoryFactory {
 std::optional<SharedName> NameOf(const Bytes& bytes);
 
 // NoteLent records that the name of `bytes` was sent to another process; NoteTaken, that this process has reported to have opened
-// them. Loans calls both. They do nothing for ordinary memory.
+// them. UnopenedSharedMemory calls both. They do nothing for ordinary memory.
 void NoteLent(const Bytes& bytes);
 void NoteTaken(const Bytes& bytes);
 

@@ -11,8 +11,8 @@
 #include <limits>
 #include <string>
 
-#include "pathways/net/shared/loans.h"
 #include "pathways/net/shared/shared_pass_on.h"
+#include "pathways/net/shared/unopened_shared_memory.h"
 
 namespace pw::net {
 namespace {
@@ -76,9 +76,9 @@ TEST(SharedMemory, OutlivesItsMakerWhereItIsMappedAndLeavesNothing) {
 
 constexpr size_t kKept = 1 << 20;
 
-// Makes memory with `factory` that has been lent through Loans, opened and acknowledged.
+// Makes memory with `factory` that has been lent through UnopenedSharedMemory, opened and acknowledged.
 Bytes Given(SharedMemoryFactory& factory, const std::string& text) {
-  Loans loans;
+  UnopenedSharedMemory loans;
   Bytes made = Filled(factory, text);
   loans.Add(1, SessionId(1), made);
   Bytes taken = *OpenShared(*NameOf(made), false);
@@ -107,7 +107,7 @@ TEST(SharedMemory, OfWhichSomebodyMayStillOpenTheNameIsNeverFilledAnew) {
   SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
   SharedName name;
   {
-    Loans loans;
+    UnopenedSharedMemory loans;
     const Bytes made = Filled(factory, "some contents");
     name = *NameOf(made);
     EXPECT_TRUE(name.leased);
@@ -121,7 +121,7 @@ TEST(SharedMemory, OfWhichSomebodyMayStillOpenTheNameIsNeverFilledAnew) {
 
 TEST(SharedMemory, OfAProcessThatWasKilledIsFilledAnew) {
   SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
-  Loans loans;
+  UnopenedSharedMemory loans;
   Bytes made = Filled(factory, "some contents");
   const SharedName name = *NameOf(made);
   loans.Add(1, SessionId(1), std::move(made));
@@ -272,8 +272,8 @@ TEST(Probe, IsVerifiedByItsContentsOnly) {
   EXPECT_FALSE(VerifyProbe({1 << 30, 3, 0, 0, 0, 32}, probe.secret()));
 }
 
-TEST(Loans, CountsWhatIsOutAndAnswersOnce) {
-  Loans loans;
+TEST(UnopenedSharedMemory, CountsWhatIsOutAndAnswersOnce) {
+  UnopenedSharedMemory loans;
   int returned = 0;
   loans.Add(1, SessionId(7), Bytes::Copy("abc"), [&] { ++returned; });
   loans.Add(2, SessionId(8), Bytes::Copy("de"));

@@ -35,7 +35,7 @@ struct SharedPages {
   void* base = nullptr;
   size_t size = 0;
   uint64_t device = 0, inode = 0;
-  bool mapped = false;  // MapIn has mapped its pages: writing causes no page faults
+  bool mapped = false;  // PrefaultPages has mapped its pages: writing causes no page faults
 
   SharedPages() = default;
   SharedPages(SharedPages&& other) noexcept { *this = std::move(other); }

@@ -1,5 +1,5 @@
 // Programs: the compiled programs of all sessions on this worker; compiles them in the background. The worker passes it the controller's
-// commands; Runner (executor.h) executes the programs.
+// commands; ProgramExecutor (program_executor.h) executes the programs.
 //
 // Compilations run concurrently on a pool of threads and look into the compile cache first. An execution may arrive before its program is
 // compiled; it then waits for the program as for an input.

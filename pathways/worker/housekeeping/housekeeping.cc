@@ -79,7 +79,7 @@ void AddOrder(dataflow::Operators* operators, std::string name, std::function<st
   });
 }
 
-dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, PassOn* pass_on,
+dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, OrderForwarder* forwarder,
                                   dataflow::Operators operators) {
   AddOrder<v1::HostConfig>(&operators, "configure", [core, configure = duties.configure](const v1::HostConfig& config) {
     configure(config);
@@ -102,9 +102,10 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
   operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
     return std::make_unique<Combine>();
   });
-  operators.Add("pass-on", [pass_on](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
-    return pass_on->MakeOperator();
-  });
+  operators.Add("forward-order",
+                [forwarder](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+                  return forwarder->MakeOperator();
+                });
   return operators;
 }
 
@@ -112,9 +113,9 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
 
 Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties, dataflow::Operators others)
     : links_(core, peers),
-      operators_(MakeOperators(core, duties, &pass_on_, std::move(others))),
+      operators_(MakeOperators(core, duties, &forwarder_, std::move(others))),
       runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
-      pass_on_(core, &runtime_) {}
+      forwarder_(core, &runtime_) {}
 
 void Housekeeping::TellFailed(const v1::LaunchFailed& failed) {
   if (!failures_.has_value()) {

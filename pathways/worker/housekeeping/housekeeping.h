@@ -2,7 +2,7 @@
 // its operators. Other parts of the worker do the work (Duties).
 //
 // In a large cluster a host may combine the answers of others (operator "combine"), so that the controller gets one message. It may also
-// forward an order to others (pass_on.h).
+// forward an order to others (order_forwarder.h).
 //
 // A failed launch travels the other way: this host coordinates a run with one shard, at the controller.
 // Lives on the worker's strand.
@@ -18,7 +18,7 @@
 #include "pathways/v1/housekeeping.pb.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/housekeeping/dataflow_links.h"
-#include "pathways/worker/housekeeping/pass_on.h"
+#include "pathways/worker/housekeeping/order_forwarder.h"
 #include "pathways/worker/store/core.h"
 
 namespace pw::worker {
@@ -50,7 +50,7 @@ class Housekeeping {
   DataflowLinks links_;
   const dataflow::Operators operators_;
   dataflow::Runtime runtime_;
-  PassOn pass_on_;
+  OrderForwarder forwarder_;
   std::optional<dataflow::GraphId> failures_;  // created with the first failure to report
 };
 

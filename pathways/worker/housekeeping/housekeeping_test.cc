@@ -167,16 +167,16 @@ TEST_F(HousekeepingTest, AConfigurationIsAnsweredWithTheTimeAndItsRecordingBegin
 
 TEST_F(HousekeepingTest, AnOrderIsPassedOnAndOneReportHasAllAnswers) {
   v1::HostConfig config;
-  v1::PassOn order;
+  v1::ForwardOrder order;
   order.set_op("configure");
   order.add_hosts(1);  // itself
   for (uint64_t version : {3, 2}) {
     config.set_version(version);
     order.set_argument(config.SerializeAsString());
     std::vector<std::string> answers;
-    ASSERT_EQ(Run("pass-on", &answers, order.SerializeAsString()), absl::OkStatus());
+    ASSERT_EQ(Run("forward-order", &answers, order.SerializeAsString()), absl::OkStatus());
     ASSERT_THAT(answers, testing::SizeIs(1));
-    v1::PassedOn report;
+    v1::ForwardReport report;
     ASSERT_TRUE(report.ParseFromString(answers[0]));
     ASSERT_EQ(report.answers_size(), 1);
     EXPECT_EQ(report.answers(0).host(), 1u);
@@ -208,37 +208,38 @@ TEST_F(HousekeepingTest, CleanUpFreesASessionAndItsPrograms) {
 
 TEST_F(HousekeepingTest, AnOrderThatDoesNotParseIsRefused) {
   std::vector<std::string> answers;
-  for (const char* op : {"configure", "clean-up", "abort-launch", "pass-on"})
+  for (const char* op : {"configure", "clean-up", "abort-launch", "forward-order"})
     EXPECT_EQ(Run(op, &answers, "\xff\xff nonsense").code(), absl::StatusCode::kInvalidArgument) << op;
 }
 
 TEST_F(HousekeepingTest, AnOrderForNobodyOrForTheControllerIsRefused) {
   std::vector<std::string> answers;
-  v1::PassOn order;
+  v1::ForwardOrder order;
   order.set_op("configure");
-  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "nobody";
+  EXPECT_EQ(Run("forward-order", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "nobody";
   order.add_hosts(1);
   order.add_hosts(df::kControllerHost.v);
-  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "the controller";
+  EXPECT_EQ(Run("forward-order", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument)
+      << "the controller";
   order.clear_hosts();
   for (uint32_t host = 0; host <= df::Placement::kMaxBlocks; ++host) order.add_hosts(2 * host + 1);
-  EXPECT_EQ(Run("pass-on", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "too many";
+  EXPECT_EQ(Run("forward-order", &answers, order.SerializeAsString()).code(), absl::StatusCode::kInvalidArgument) << "too many";
 }
 
 TEST_F(HousekeepingTest, AnOrderThatNamesAHostTwiceOrPassesItselfOnEnds) {
   v1::HostConfig config;
   config.set_version(4);
-  v1::PassOn inner, outer;
+  v1::ForwardOrder inner, outer;
   inner.set_op("configure");
   inner.set_argument(config.SerializeAsString());
   inner.add_hosts(1);
   inner.add_hosts(1);
-  outer.set_op("pass-on");
+  outer.set_op("forward-order");
   outer.set_argument(inner.SerializeAsString());
   outer.add_hosts(1);
   std::vector<std::string> answers;
-  ASSERT_EQ(Run("pass-on", &answers, outer.SerializeAsString()), absl::OkStatus());
-  v1::PassedOn report, of_inner;
+  ASSERT_EQ(Run("forward-order", &answers, outer.SerializeAsString()), absl::OkStatus());
+  v1::ForwardReport report, of_inner;
   ASSERT_THAT(answers, testing::SizeIs(1));
   ASSERT_TRUE(report.ParseFromString(answers[0]));
   ASSERT_EQ(report.answers_size(), 1);

@@ -2,11 +2,11 @@
 // hosts. The controller then receives one frame for each group, instead of one for each host.
 //
 // Roles. In a large cluster the controller divides the hosts into groups and names a speaker in each. All members of a group
-// report through its speaker (v1.Peers, controller/hosts/speakers.h). The completions that take this path are specified in
+// report through its speaker (v1.Peers, controller/hosts/report_groups.h). The completions that take this path are specified in
 // worker.proto (Report). A host without a speaker, as in a small cluster, reports directly.
 //
 // At the end of a turn of the strand, a member sends the completions that the outbox offers to its speaker, as one report. It
-// uses the connection that carries arrays, and keeps a copy (unseen_reports.h). The speaker is a member too. It sends the joined
+// uses the connection that carries arrays, and keeps a copy (unacked_reports.h). The speaker is a member too. It sends the joined
 // reports at once when the whole group has reported, as after a program over all of it. Otherwise it sends when no report has
 // come for kHold, so that a program over some of the hosts does not wait for the others. It waits at most kLongestHold for hosts
 // that report one after another, as they do if they share processors.
@@ -33,8 +33,8 @@
 #include "absl/time/time.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/v1/worker.pb.h"
-#include "pathways/worker/housekeeping/joined_reports.h"
-#include "pathways/worker/housekeeping/unseen_reports.h"
+#include "pathways/worker/housekeeping/report_batch.h"
+#include "pathways/worker/housekeeping/unacked_reports.h"
 #include "pathways/worker/store/core.h"
 #include "pathways/worker/transfer/peers.h"
 
@@ -74,8 +74,8 @@ class ReportPath : private Peers::ReportReceiver {
   Peers* const peers_;
   Timers* const timers_;
   std::optional<HostId> through_;  // the speaker; none: this host reports directly
-  UnseenReports unseen_;
-  JoinedReports joined_;
+  UnackedReports unseen_;
+  ReportBatch joined_;
   bool holding_ = false;   // a timer runs for joined_
   bool awaiting_ = false;  // a timer runs for unseen_
 };

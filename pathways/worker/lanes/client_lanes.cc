@@ -90,7 +90,7 @@ void ClientLanes::OpenNext(Client& client) {
   client.lane = std::exchange(client.next, 0);
   ++client.absence;  // is over
   LaneEnd& lane = *EndOf(client);
-  lane.Open(client.receiver.landings());
+  lane.Open(client.receiver.receive_buffers());
   v1::LaneMessage welcome;
   OfferMemory(client, welcome.mutable_welcome());
   lane.Send(welcome);

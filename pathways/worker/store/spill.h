@@ -4,7 +4,7 @@
 // A shard is idle if it is ready, lies in its device's default memory, and only its names refer to it: no arrived, waiting or running
 // command. If these are not enough, shards that only parked commands refer to are moved too: those commands come after the one that needs
 // the room. Least recently used shards go first. Moving a shard out changes nothing for other users: it is read, sent and copied from host
-// memory. Only an execution needs it on the device; it requests that room together with the room for its results (Runner::Admit), so that
+// memory. Only an execution needs it on the device; it requests that room together with the room for its results (ProgramExecutor::Admit), so that
 // it waits or fails as a whole.
 //
 // The memory gate calls MakeRoom when no activity can free memory any more (memory_gate.h); memory that is due to be freed is waited for.

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "pathways/net/shared/loans.h"
+#include "pathways/net/shared/unopened_shared_memory.h"
 #include "pathways/worker/lanes/client_lanes.h"
 #include "pathways/worker/store/core.h"
 
@@ -71,7 +71,7 @@ class Fetches {
   int64_t in_memory_ = 0;
   std::deque<Hazards::TaskRef> waiting_;  // for in_memory_ to shrink
   std::deque<Sending> sending_;
-  net::Loans loans_;
+  net::UnopenedSharedMemory loans_;
 };
 
 }  // namespace pw::worker

@@ -193,11 +193,11 @@ void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assemb
   core_->memory.Begin();
   const auto bytes = assembly->pieces[index].bytes;
   uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from) || core_->peers_in_process);
-  if (into != nullptr) peers_->landings()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
+  if (into != nullptr) peers_->receive_buffers()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
   staging_.Expect(
       transfer, bytes, operation->session, from,
       [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
-        peers_->landings()->Withdraw(transfer);
+        peers_->receive_buffers()->Withdraw(transfer);
         core_->memory.End();
         operation->bytes += arrived.ok() ? static_cast<int64_t>(arrived->size()) : 0;
         const Dims& size = assembly->pieces[index].size;

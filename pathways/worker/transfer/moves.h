@@ -3,7 +3,7 @@
 // A Move command lists the regions of local shards to send to peers, and the pieces that make up each new local shard. A shard copied whole
 // goes device to device through the runtime; any other is assembled in host memory. Sends read their shards before later donations take
 // them (hazards.h), and read in place if device memory is host memory. Sockets write arriving data directly into the new shard's memory
-// (net/landings.h).
+// (net/receive_buffers.h).
 //
 // Invariants:
 //   MV-1  a Move is done when its sends have left and its new shards have settled

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/crc32c.h"
 #include "pathways/base/unreachable_host.h"
-#include "pathways/net/shared/loans.h"
 #include "pathways/net/shared/shared_memory.h"
+#include "pathways/net/shared/unopened_shared_memory.h"
 
 namespace pw::worker {
 namespace {
@@ -49,7 +49,7 @@ struct Peers::Outgoing : net::Connection::Handler {
   const std::weak_ptr<bool> alive;
   std::string address;
   bool takes_shared = false;
-  net::Loans loans;
+  net::UnopenedSharedMemory unopened;
   bool connecting = false;
   std::deque<std::pair<std::string, std::vector<Bytes>>> frames;  // waiting for the connection
   std::deque<Item> queue;
@@ -72,7 +72,7 @@ struct Peers::Incoming : net::Connection::Handler {
   net::Place PlaceFor(const std::string& header, size_t payload_bytes) override {
     v1::PeerMessage message;
     if (!may_land || !message.ParseFromString(header) || !message.has_chunk()) return {};
-    return peers->landings_.Take(message.chunk().transfer(), message.chunk().offset(), payload_bytes);
+    return peers->receive_buffers_.Take(message.chunk().transfer(), message.chunk().offset(), payload_bytes);
   }
   void OnClosed(const absl::Status& reason) override {
     strand->Post([peers = peers, id = id, alive = alive, reason] {
@@ -280,14 +280,14 @@ void Peers::Lend(Outgoing* out, Item item) {
   out->connection->Send(message.SerializeAsString(), net::Lane::kBulk);
   out->on_the_way.push_back(item.transfer);
   if (out->on_the_way.size() > kRemembered) out->on_the_way.pop_front();
-  out->loans.Add(item.transfer, item.session, std::move(item.data),
-                 [sent = std::move(item.sent)]() mutable { std::move(sent)(absl::OkStatus()); });
+  out->unopened.Add(item.transfer, item.session, std::move(item.data),
+                    [sent = std::move(item.sent)]() mutable { std::move(sent)(absl::OkStatus()); });
 }
 
 void Peers::Returned(HostId to, const v1::SharedTaken& taken) {
   for (uint64_t transfer : taken.transfers()) {
-    auto it = outgoing_.find(to);  // find again: callbacks of returned loans may have changed the map
-    if (it != outgoing_.end()) it->second->loans.Return(transfer);
+    auto it = outgoing_.find(to);  // find again: callbacks of returned unopened may have changed the map
+    if (it != outgoing_.end()) it->second->unopened.Return(transfer);
   }
 }
 
@@ -305,7 +305,7 @@ void Peers::FailQueue(Outgoing* out, const absl::Status& status) {
   std::deque<Item> queue;
   queue.swap(out->queue);
   // The receiver may have opened the lent memory. It learns separately of the broken connection (on_the_way). Here the send has ended.
-  for (auto& [transfer, returned] : out->loans.DropAll()) std::move(returned)();
+  for (auto& [transfer, returned] : out->unopened.DropAll()) std::move(returned)();
   for (Item& item : queue) {
     // The other side may wait for the transfer. It is told when the connection has been made again.
     out->on_the_way.push_back(item.transfer);

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
-#include "pathways/net/landings.h"
+#include "pathways/net/receive_buffers.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/peer.pb.h"
 #include "pathways/worker/store/core.h"
@@ -77,7 +77,7 @@ class Peers {
   bool TakesShared(HostId host) const;
   HostId self() const { return self_; }
   // Destinations of expected transfers. A transfer that arrives whole in shared memory stays there.
-  net::Landings* landings() { return &landings_; }
+  net::ReceiveBuffers* receive_buffers() { return &receive_buffers_; }
   // Traffic of the current connection to a host; for tests.
   net::Counters counters(HostId host) const;
 
@@ -119,7 +119,7 @@ class Peers {
   absl::Status TakeShared(Incoming* in, const pathways::v1::Chunk& chunk);
   void IncomingLost(uint64_t id, const absl::Status& reason);
 
-  net::Landings landings_;  // outlives the connections
+  net::ReceiveBuffers receive_buffers_;  // outlives the connections
   Core* const core_;
   net::Transport* const transport_;
   const HostId self_;

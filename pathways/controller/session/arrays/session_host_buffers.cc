@@ -18,7 +18,7 @@ constexpr absl::Duration kPatience = absl::Minutes(1);
 }  // namespace
 
 int64_t SessionImpl::staged_bytes() const {
-  const StoreRoom::Held held = HeldBytes();
+  const StagingAdmission::Held held = HeldBytes();
   return room_.receiving_bytes() + held.unasked + held.queued + fetched_bytes_;
 }
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/hosts/report_groups.h"
 #include "pathways/controller/programs/program_errors.h"
 #include "pathways/controller/session/runs/program_steps.h"
 #include "pathways/controller/session/runs/sequential_run.h"
@@ -382,7 +382,7 @@ void SessionImpl::SendRuns(const std::shared_ptr<const ProgramEntry>& entry, con
   underway->left = entry->graph.has_value() ? static_cast<int>(entry->lowered.graph->hosts().size()) : 0;
   const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
   if (underway->left > 0) program_runs_.insert({base, underway});  // a program without values has no host
-  const bool joint = Speakers::Join(static_cast<size_t>(underway->left));
+  const bool joint = ReportGroups::Join(static_cast<size_t>(underway->left));
   absl::flat_hash_map<HostId, std::string> arguments;
   const std::vector<Gangs::Ticket> stages = SubmitStages(*entry, args, results);
   for (size_t h = 0; h < entry->lowered.hosts.size(); ++h) {
@@ -455,7 +455,8 @@ void SessionImpl::AddStages(const ProgramEntry& entry, size_t h, const Tickets& 
     uint64_t op = message->op();
     if (tickets.size() > 1) {
       auto& stage = *message->add_stages();
-      op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang, Speakers::Join(stages[s].hosts.size())).v : 0;
+      op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang, ReportGroups::Join(stages[s].hosts.size())).v
+                    : 0;
       stage.set_op(op);
       stage.set_grant(tickets[s].grant());
       stage.set_executes(stages[s].executes[h]);

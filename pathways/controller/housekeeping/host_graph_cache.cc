@@ -1,4 +1,4 @@
-#include "pathways/controller/housekeeping/host_graphs.h"
+#include "pathways/controller/housekeeping/host_graph_cache.h"
 
 #include <memory>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 using dataflow::EdgeKind;
 using dataflow::NodeId;
 using dataflow::Placement;
-using Shape = HostGraphs::Shape;
+using Shape = HostGraphCache::Shape;
 
 absl::StatusOr<std::shared_ptr<const dataflow::Graph>> MakeGraph(Shape shape, const std::string& op,
                                                                  const dataflow::HostSet& hosts) {
@@ -38,8 +38,8 @@ dataflow::ProgressKnobs KnobsOf(Shape shape, const dataflow::HostSet& hosts) {
 
 }  // namespace
 
-std::optional<dataflow::RunId> HostGraphs::Start(Shape shape, const std::string& op, const dataflow::HostSet& hosts,
-                                                 dataflow::RunOptions options) {
+std::optional<dataflow::RunId> HostGraphCache::Start(Shape shape, const std::string& op, const dataflow::HostSet& hosts,
+                                                     dataflow::RunOptions options) {
   const absl::StatusOr<dataflow::GraphId> graph = Over(shape, op, hosts);
   if (!graph.ok()) {
     PW_LOG_ERROR << "no graph for " << op << ": " << graph.status();
@@ -49,7 +49,7 @@ std::optional<dataflow::RunId> HostGraphs::Start(Shape shape, const std::string&
   return runtime_->Start(*graph, std::move(options));
 }
 
-absl::StatusOr<dataflow::GraphId> HostGraphs::Over(Shape shape, const std::string& op, const dataflow::HostSet& hosts) {
+absl::StatusOr<dataflow::GraphId> HostGraphCache::Over(Shape shape, const std::string& op, const dataflow::HostSet& hosts) {
   for (auto it = known_.begin(); it != known_.end(); ++it) {
     if (it->shape != shape || it->op != op || !(it->hosts == hosts)) continue;
     known_.splice(known_.begin(), known_, it);
@@ -65,7 +65,7 @@ absl::StatusOr<dataflow::GraphId> HostGraphs::Over(Shape shape, const std::strin
   return id;
 }
 
-void HostGraphs::HostLost(HostId host) {
+void HostGraphCache::HostLost(HostId host) {
   for (auto it = known_.begin(); it != known_.end();) {
     if (!it->hosts.Contains(host)) {
       ++it;

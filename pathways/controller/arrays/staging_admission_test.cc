@@ -1,4 +1,4 @@
-#include "pathways/controller/arrays/store_room.h"
+#include "pathways/controller/arrays/staging_admission.h"
 
 #include <algorithm>
 #include <functional>
@@ -34,13 +34,13 @@ struct Noted {
     return admitted;
   }
 
-  StoreRoom room;
-  StoreRoom::Held held;
+  StagingAdmission room;
+  StagingAdmission::Held held;
   std::vector<Handle> admitted;
   std::vector<Handle> failed;
 };
 
-TEST(StoreRoomTest, WhatDoesNotFitWaitsItsTurn) {
+TEST(StagingAdmissionTest, WhatDoesNotFitWaitsItsTurn) {
   Noted t(10);
   t.Announce(1, 6);
   t.Announce(2, 5);
@@ -55,7 +55,7 @@ TEST(StoreRoomTest, WhatDoesNotFitWaitsItsTurn) {
   EXPECT_EQ(t.room.held_back(), 2) << "each is counted once";
 }
 
-TEST(StoreRoomTest, WhatTheOwnerHoldsCounts) {
+TEST(StagingAdmissionTest, WhatTheOwnerHoldsCounts) {
   Noted t(10);
   t.held = {.unasked = 4, .queued = 3};
   t.Announce(1, 4);
@@ -65,7 +65,7 @@ TEST(StoreRoomTest, WhatTheOwnerHoldsCounts) {
   EXPECT_EQ(t.room.peak_bytes(), 10);
 }
 
-TEST(StoreRoomTest, OneThatARequestWaitsForComesThroughWhenNothingElseMakesRoom) {
+TEST(StagingAdmissionTest, OneThatARequestWaitsForComesThroughWhenNothingElseMakesRoom) {
   Noted t(10);
   t.held = {.unasked = 9, .queued = 1};
   for (Handle h = 1; h <= 3; ++h) t.Announce(h, 4);
@@ -81,8 +81,8 @@ TEST(StoreRoomTest, OneThatARequestWaitsForComesThroughWhenNothingElseMakesRoom)
   EXPECT_EQ(t.room.peak_bytes(), 13);
 }
 
-TEST(StoreRoomTest, OneOverTheLimitIsRefusedInWordsThatHelp) {
-  StoreRoom room(10);
+TEST(StagingAdmissionTest, OneOverTheLimitIsRefusedInWordsThatHelp) {
+  StagingAdmission room(10);
   EXPECT_TRUE(room.Check(1, 10).ok());
   const absl::Status refused = room.Check(1, 11);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -94,7 +94,7 @@ TEST(StoreRoomTest, OneOverTheLimitIsRefusedInWordsThatHelp) {
   EXPECT_EQ(room.Check(1, 3).code(), absl::StatusCode::kAlreadyExists);
 }
 
-TEST(StoreRoomTest, WhatWaitsCanBeGivenUp) {
+TEST(StagingAdmissionTest, WhatWaitsCanBeGivenUp) {
   Noted t(10);
   t.held.unasked = 10;
   for (Handle h = 1; h <= 3; ++h) t.Announce(h, 1);
@@ -155,7 +155,7 @@ struct World {
   size_t left = 0;
 };
 
-TEST(StoreRoomProperty, NothingWaitsForEverAndLittleIsHeld) {
+TEST(StagingAdmissionProperty, NothingWaitsForEverAndLittleIsHeld) {
   EXPECT_TRUE(rc::check([] {
     const int64_t limit = *rc::gen::inRange<int64_t>(1, 30);
     const int count = *rc::gen::inRange(1, 30);

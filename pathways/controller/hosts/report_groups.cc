@@ -1,11 +1,11 @@
-#include "pathways/controller/hosts/speakers.h"
+#include "pathways/controller/hosts/report_groups.h"
 
 #include <algorithm>
 #include <iterator>
 
 namespace pw::controller {
 
-void Speakers::SetHosts(const std::set<HostId>& hosts) {
+void ReportGroups::SetHosts(const std::set<HostId>& hosts) {
   std::set<HostId> grouped;
   for (std::vector<HostId>& group : groups_) {
     std::erase_if(group, [&](HostId host) { return !hosts.contains(host); });
@@ -27,7 +27,7 @@ void Speakers::SetHosts(const std::set<HostId>& hosts) {
   }
 }
 
-void Speakers::AddToGroups(const std::vector<HostId>& hosts) {
+void ReportGroups::AddToGroups(const std::vector<HostId>& hosts) {
   size_t at = 0;
   for (HostId host : hosts) {
     while (at < groups_.size() && groups_[at].size() >= kMost) ++at;
@@ -36,7 +36,7 @@ void Speakers::AddToGroups(const std::vector<HostId>& hosts) {
   }
 }
 
-std::optional<HostId> Speakers::Of(HostId host) const {
+std::optional<HostId> ReportGroups::Of(HostId host) const {
   const auto it = speaker_.find(host);
   return it == speaker_.end() ? std::nullopt : std::optional<HostId>(it->second);
 }

@@ -1,10 +1,10 @@
-#include "pathways/worker/housekeeping/joined_reports.h"
+#include "pathways/worker/housekeeping/report_batch.h"
 
 #include <utility>
 
 namespace pw::worker {
 
-void JoinedReports::Add(HostId from, pathways::v1::Report report, absl::Time now) {
+void ReportBatch::Add(HostId from, pathways::v1::Report report, absl::Time now) {
   if (empty()) oldest_ = now;
   latest_ = now;
   heard_.insert(from);
@@ -12,7 +12,7 @@ void JoinedReports::Add(HostId from, pathways::v1::Report report, absl::Time now
   *frame_.add_reports() = std::move(report);
 }
 
-pathways::v1::Joined JoinedReports::Take() {
+pathways::v1::Joined ReportBatch::Take() {
   pathways::v1::Joined frame;
   frame.Swap(&frame_);
   heard_.clear();

@@ -1,4 +1,4 @@
-#include "pathways/controller/arrays/store_room.h"
+#include "pathways/controller/arrays/staging_admission.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@ constexpr int64_t kWaits = -1;
 
 }  // namespace
 
-absl::Status StoreRoom::Check(Handle handle, int64_t bytes) const {
+absl::Status StagingAdmission::Check(Handle handle, int64_t bytes) const {
   if (bytes < 0) return absl::InvalidArgumentError(absl::StrCat("a host buffer of ", bytes, " bytes was announced"));
   if (bytes > limit_) {
     return absl::ResourceExhaustedError(
@@ -23,12 +23,12 @@ absl::Status StoreRoom::Check(Handle handle, int64_t bytes) const {
   return absl::AlreadyExistsError(absl::StrCat("host buffer ", handle, " is being received already"));
 }
 
-void StoreRoom::Announce(Handle handle, int64_t bytes, StatusCallback admitted) {
+void StagingAdmission::Announce(Handle handle, int64_t bytes, StatusCallback admitted) {
   announced_[handle] = kWaits;
   waiting_.push_back({handle, bytes, std::move(admitted)});
 }
 
-bool StoreRoom::End(Handle handle) {
+bool StagingAdmission::End(Handle handle) {
   auto it = announced_.find(handle);
   if (it == announced_.end() || it->second == kWaits) return false;
   receiving_bytes_ -= it->second;
@@ -36,7 +36,7 @@ bool StoreRoom::End(Handle handle) {
   return true;
 }
 
-StatusCallback StoreRoom::Take(std::deque<Waiting>::iterator it) {
+StatusCallback StagingAdmission::Take(std::deque<Waiting>::iterator it) {
   StatusCallback admitted = std::move(it->admitted);
   announced_[it->handle] = it->bytes;
   receiving_bytes_ += it->bytes;
@@ -44,7 +44,7 @@ StatusCallback StoreRoom::Take(std::deque<Waiting>::iterator it) {
   return admitted;
 }
 
-std::vector<StatusCallback> StoreRoom::Admit(const Held& held, absl::FunctionRef<bool(Handle)> needed) {
+std::vector<StatusCallback> StagingAdmission::Admit(const Held& held, absl::FunctionRef<bool(Handle)> needed) {
   std::vector<StatusCallback> admitted;
   const int64_t besides = held.unasked + held.queued;
   while (!waiting_.empty() && waiting_.front().bytes <= limit_ - besides - receiving_bytes_) {
@@ -62,14 +62,14 @@ std::vector<StatusCallback> StoreRoom::Admit(const Held& held, absl::FunctionRef
   return admitted;
 }
 
-StatusCallback StoreRoom::FailFirst() {
+StatusCallback StagingAdmission::FailFirst() {
   StatusCallback failed = std::move(waiting_.front().admitted);
   announced_.erase(waiting_.front().handle);
   waiting_.pop_front();
   return failed;
 }
 
-std::vector<StatusCallback> StoreRoom::DropAll() {
+std::vector<StatusCallback> StagingAdmission::DropAll() {
   std::vector<StatusCallback> dropped;
   while (!waiting_.empty()) dropped.push_back(FailFirst());
   return dropped;

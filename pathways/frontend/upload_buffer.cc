@@ -1,4 +1,4 @@
-#include "pathways/frontend/assembly.h"
+#include "pathways/frontend/upload_buffer.h"
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 
 namespace pw::frontend {
 
-absl::Status Assembly::Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session) {
+absl::Status UploadBuffer::Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session) {
   if (static_cast<size_t>(size) >= net::SharedMemoryFactory::kWorthwhileBytes) {
     if (auto shared = factory->Create(static_cast<size_t>(size), session); shared.ok()) {
       shared_ = *std::move(shared);
@@ -19,7 +19,7 @@ absl::Status Assembly::Allocate(net::SharedMemoryFactory* factory, int64_t size,
   return absl::OkStatus();
 }
 
-absl::Status Assembly::Take(grpc::ByteBuffer* chunk) {
+absl::Status UploadBuffer::Take(grpc::ByteBuffer* chunk) {
   if (!shared_.has_value()) {
     PW_ASSIGN_OR_RETURN(const size_t size, TakeChunk(chunk, own_.data() + received_, own_.size() - received_));
     received_ += size;
@@ -32,6 +32,6 @@ absl::Status Assembly::Take(grpc::ByteBuffer* chunk) {
   return absl::OkStatus();
 }
 
-Bytes Assembly::Freeze() && { return shared_.has_value() ? std::move(*shared_).Freeze() : std::move(own_).Freeze(); }
+Bytes UploadBuffer::Freeze() && { return shared_.has_value() ? std::move(*shared_).Freeze() : std::move(own_).Freeze(); }
 
 }  // namespace pw::frontend

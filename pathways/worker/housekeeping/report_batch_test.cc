@@ -1,4 +1,4 @@
-#include "pathways/worker/housekeeping/joined_reports.h"
+#include "pathways/worker/housekeeping/report_batch.h"
 
 #include <string>
 
@@ -23,8 +23,8 @@ std::string Text(const pathways::v1::Joined& frame) {
   return text;
 }
 
-TEST(JoinedReports, AreCompleteWhenEachOfTheGroupHasReported) {
-  JoinedReports joined;
+TEST(ReportBatch, AreCompleteWhenEachOfTheGroupHasReported) {
+  ReportBatch joined;
   joined.SetGroup(3);
   EXPECT_FALSE(joined.complete());
   joined.Add(HostId(4), Numbered(1), kStart);
@@ -43,15 +43,15 @@ TEST(JoinedReports, AreCompleteWhenEachOfTheGroupHasReported) {
   EXPECT_EQ(Text(joined.Take()), "7:2");
 }
 
-TEST(JoinedReports, WithoutAGroupNobodyWaits) {
-  JoinedReports joined;
+TEST(ReportBatch, WithoutAGroupNobodyWaits) {
+  ReportBatch joined;
   EXPECT_FALSE(joined.complete());
   joined.Add(HostId(4), Numbered(1), kStart);
   EXPECT_TRUE(joined.complete());
 }
 
-TEST(JoinedReports, AGroupThatHasBecomeSmallerIsComplete) {
-  JoinedReports joined;
+TEST(ReportBatch, AGroupThatHasBecomeSmallerIsComplete) {
+  ReportBatch joined;
   joined.SetGroup(3);
   joined.Add(HostId(4), Numbered(1), kStart);
   joined.Add(HostId(5), Numbered(1), kStart);
@@ -61,8 +61,8 @@ TEST(JoinedReports, AGroupThatHasBecomeSmallerIsComplete) {
 }
 
 // A report is attributed to the host of its connection, even if it names another host.
-TEST(JoinedReports, BearTheHostThatTheyCameFrom) {
-  JoinedReports joined;
+TEST(ReportBatch, BearTheHostThatTheyCameFrom) {
+  ReportBatch joined;
   pathways::v1::Report report = Numbered(1);
   report.set_host(99);
   joined.Add(HostId(4), report, kStart);

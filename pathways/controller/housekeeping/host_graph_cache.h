@@ -1,5 +1,5 @@
-// HostGraphs: graphs of the coordination dataflow with one shard on each host of a set, created on first use. Housekeeping, HostQuestions
-// and ConfigSpread run their operators through it.
+// HostGraphCache: graphs of the coordination dataflow with one shard on each host of a set, created on first use. Housekeeping, HostPoll
+// and ConfigBroadcast run their operators through it.
 //
 //   - order:     `op` on each host; no answer comes back, not even whether it was carried out
 //   - answers:   `op` on each host ──one-to-one──► one result for each of them, at the controller
@@ -7,7 +7,7 @@
 //
 // Each host gives one answer, or fails: the edges are single. If a host of an `answers` graph is lost, only its answer is
 // missing. A `gathered` graph ends with its first lost host, because its reports go up a tree (progress/edge_plan.h); the answers
-// are then asked for again (host_questions.h).
+// are then asked for again (host_poll.h).
 //
 // In a `gathered` graph, the number of messages to the controller does not grow with the hosts: answers, and the reports of the
 // run, go up the same tree. Orders bring no message back.
@@ -28,13 +28,13 @@
 
 namespace pw::controller {
 
-class HostGraphs {
+class HostGraphCache {
  public:
   static constexpr size_t kKept = 256;
   enum class Shape { kOrder, kAnswers, kGathered };
 
   // `runtime` is the controller's, and must outlive this.
-  explicit HostGraphs(dataflow::Runtime* runtime) : runtime_(runtime) {}
+  explicit HostGraphCache(dataflow::Runtime* runtime) : runtime_(runtime) {}
 
   // Starts a run of `op` on these hosts: at least one, all present. Shard i is on the i-th host of `hosts`, ascending. If a host
   // fails, its answer is missing, and nothing else happens: this sets `options.on_closed`. Returns no run if the graph cannot be

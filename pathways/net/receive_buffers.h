@@ -1,4 +1,4 @@
-// Landings: the destination memory of incoming transfers. Transports receive payloads into it, so that they are not copied.
+// ReceiveBuffers: the destination memory of incoming transfers. Transports receive payloads into it, so that they are not copied.
 //
 // A transfer comes in parts, each a frame. The receiver registers the memory for all of them (Expect). When the header of a part
 // has arrived and its payload has not, the connection's handler gets the memory for the payload (Take, in PlaceFor of
@@ -20,7 +20,7 @@
 
 namespace pw::net {
 
-class Landings {
+class ReceiveBuffers {
  public:
   // Registers `place` as the destination of a transfer of `size` bytes. It holds the first `taken` bytes already.
   void Expect(uint64_t transfer, Place place, size_t size, size_t taken = 0);
@@ -39,7 +39,7 @@ class Landings {
   Place Next(uint64_t transfer, uint64_t offset, size_t bytes);
 
   std::mutex mu_;
-  absl::flat_hash_map<uint64_t, Landing> landings_;
+  absl::flat_hash_map<uint64_t, Landing> receive_buffers_;
 };
 
 }  // namespace pw::net

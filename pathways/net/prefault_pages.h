@@ -1,4 +1,4 @@
-// MapIn: maps pages that are about to be written, all by one system call. Page faults would take as long as filling the pages.
+// PrefaultPages: maps pages that are about to be written, all by one system call. Page faults would take as long as filling the pages.
 #pragma once
 
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 namespace pw::net {
 
 // Best effort: a failure changes nothing. Maps the first and last pages whole.
-inline void MapIn([[maybe_unused]] const void* data, [[maybe_unused]] size_t size) {
+inline void PrefaultPages([[maybe_unused]] const void* data, [[maybe_unused]] size_t size) {
 #ifdef MADV_POPULATE_WRITE
   constexpr uintptr_t kPage = 4096;
   constexpr size_t kWorthwhile = 16 * kPage;

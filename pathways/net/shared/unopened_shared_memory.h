@@ -1,4 +1,4 @@
-// Loans: keeps shared memory alive whose name was sent to another process, until that process has opened it (it answers
+// UnopenedSharedMemory: keeps shared memory alive whose name was sent to another process, until that process has opened it (it answers
 // SharedTaken), or until the process or the session is gone. Confined to its owner's strand.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace pw::net {
 
-class Loans {
+class UnopenedSharedMemory {
  public:
   using Returned = absl::AnyInvocable<void() &&>;
 
@@ -21,49 +21,49 @@ class Loans {
   void Add(uint64_t transfer, SessionId session, Bytes data, Returned returned = nullptr) {
     bytes_ += data.size();
     NoteLent(data);
-    loans_[transfer] = Loan{session, std::move(data), std::move(returned)};
+    unopened_[transfer] = Unopened{session, std::move(data), std::move(returned)};
   }
   void Return(uint64_t transfer) {
-    auto it = loans_.find(transfer);
-    if (it == loans_.end()) return;
-    Loan loan = std::move(it->second);
-    loans_.erase(it);
-    bytes_ -= loan.data.size();
-    NoteTaken(loan.data);
-    if (loan.returned != nullptr) std::move(loan.returned)();
+    auto it = unopened_.find(transfer);
+    if (it == unopened_.end()) return;
+    Unopened unopened = std::move(it->second);
+    unopened_.erase(it);
+    bytes_ -= unopened.data.size();
+    NoteTaken(unopened.data);
+    if (unopened.returned != nullptr) std::move(unopened.returned)();
   }
   void DropSession(SessionId session) {
-    absl::erase_if(loans_, [&](const auto& entry) {
+    absl::erase_if(unopened_, [&](const auto& entry) {
       if (entry.second.session != session) return false;
       bytes_ -= entry.second.data.size();
       return true;
     });
   }
-  // Drops all loans. Returns the `returned` callbacks that have not been called.
+  // Drops all memory. Returns the `returned` callbacks that have not been called.
   absl::flat_hash_map<uint64_t, Returned> DropAll() {
     absl::flat_hash_map<uint64_t, Returned> due;
-    for (auto& [transfer, loan] : loans_) {
-      if (loan.returned != nullptr) due[transfer] = std::move(loan.returned);
+    for (auto& [transfer, unopened] : unopened_) {
+      if (unopened.returned != nullptr) due[transfer] = std::move(unopened.returned);
     }
-    loans_.clear();
+    unopened_.clear();
     bytes_ = 0;
     return due;
   }
   size_t bytes() const { return bytes_; }
-  size_t size() const { return loans_.size(); }
+  size_t size() const { return unopened_.size(); }
   size_t bytes_of(SessionId session) const {
     size_t sum = 0;
-    for (const auto& [transfer, loan] : loans_) sum += loan.session == session ? loan.data.size() : 0;
+    for (const auto& [transfer, unopened] : unopened_) sum += unopened.session == session ? unopened.data.size() : 0;
     return sum;
   }
 
  private:
-  struct Loan {
+  struct Unopened {
     SessionId session;
     Bytes data;
     Returned returned;
   };
-  absl::flat_hash_map<uint64_t, Loan> loans_;
+  absl::flat_hash_map<uint64_t, Unopened> unopened_;
   size_t bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "pathways/worker/execute/executor.h"
+#include "pathways/worker/execute/program_executor.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,20 +18,20 @@ constexpr int kMostExamined = 256;
 
 }  // namespace
 
-void Runner::Link::InsertBefore(Link* next) {
+void ProgramExecutor::Link::InsertBefore(Link* next) {
   before = next->before;
   after = next;
   before->after = next->before = this;
 }
 
-void Runner::Link::Remove() {
+void ProgramExecutor::Link::Remove() {
   before->after = after;
   after->before = before;
   before = after = this;
 }
 
 // One execution, from its command to its completion.
-struct Runner::Run : Runner::Link {
+struct ProgramExecutor::Run : ProgramExecutor::Link {
   ~Run() { Remove(); }
 
   uint64_t op = 0;
@@ -59,15 +59,15 @@ struct Runner::Run : Runner::Link {
   const device::ProgramInfo& info() const { return program->loaded->info(); }
 };
 
-Runner::Runner(Core* core, Programs* programs, int* next_launch_id)
+ProgramExecutor::ProgramExecutor(Core* core, Programs* programs, int* next_launch_id)
     : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
 
 // Unlinks the runs, because devices may still hold them.
-Runner::~Runner() {
+ProgramExecutor::~ProgramExecutor() {
   while (unfinished_.after != &unfinished_) unfinished_.after->Remove();
 }
 
-v1::Examination::Launch::State Runner::StateOf(const Run& run) {
+v1::Examination::Launch::State ProgramExecutor::StateOf(const Run& run) {
   using Launch = v1::Examination::Launch;
   if (run.program->pending) return Launch::COMPILING;
   if (!run.granted) return Launch::NOT_GRANTED;
@@ -77,7 +77,7 @@ v1::Examination::Launch::State Runner::StateOf(const Run& run) {
   return std::all_of(run.args.begin(), run.args.end(), there) ? Launch::WAITS_FOR_TURN : Launch::WAITS_FOR_INPUTS;
 }
 
-void Runner::Examine(v1::Examination* examination) const {
+void ProgramExecutor::Examine(v1::Examination* examination) const {
   for (const Link* at = unfinished_.after; at != &unfinished_ && examination->launches_size() < kMostExamined; at = at->after) {
     const Run& run = static_cast<const Run&>(*at);
     v1::Examination::Launch& launch = *examination->add_launches();
@@ -89,7 +89,7 @@ void Runner::Examine(v1::Examination* examination) const {
   }
 }
 
-void Runner::Execute(const v1::Execute& command) {
+void ProgramExecutor::Execute(const v1::Execute& command) {
   auto run = std::make_shared<Run>();
   run->op = command.op();
   run->enqueued_op = command.enqueued();
@@ -115,7 +115,7 @@ void Runner::Execute(const v1::Execute& command) {
 }
 
 // Resolves names to shards, in command order.
-void Runner::Resolve(const RunRef& run, uint64_t grant) {
+void ProgramExecutor::Resolve(const RunRef& run, uint64_t grant) {
   run->InsertBefore(&unfinished_);
   run->task = std::make_shared<Hazards::Task>();
   Hazards::Task& task = *run->task;
@@ -160,7 +160,7 @@ void Runner::Resolve(const RunRef& run, uint64_t grant) {
 }
 
 // Later commands cannot see a donated array, whether or not its memory is taken over.
-void Runner::ForgetDonated(const Run& run) {
+void ProgramExecutor::ForgetDonated(const Run& run) {
   for (int32_t k : run.info().donated_inputs) {
     if (static_cast<size_t>(k) >= run.arg_ids.size() || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) continue;
     core_->store.Release(run.arg_ids[k]);
@@ -168,7 +168,7 @@ void Runner::ForgetDonated(const Run& run) {
 }
 
 // Returns whether only this execution uses argument k, judging by names and this call.
-bool Runner::MayDonate(const Run& run, int32_t k) const {
+bool ProgramExecutor::MayDonate(const Run& run, int32_t k) const {
   const size_t args = run.arg_ids.size();
   if (static_cast<size_t>(k) >= args || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) return false;
   for (size_t p = 0; p < run.positions(); ++p) {
@@ -180,7 +180,7 @@ bool Runner::MayDonate(const Run& run, int32_t k) const {
   return true;
 }
 
-absl::Status Runner::Check(const Run& run) const {
+absl::Status ProgramExecutor::Check(const Run& run) const {
   if (!run.program->error.ok()) return run.program->error;
   const device::ProgramInfo& info = run.info();
   if (run.result_ids.size() != info.outputs.size()) {
@@ -202,7 +202,7 @@ absl::Status Runner::Check(const Run& run) const {
   return absl::OkStatus();
 }
 
-Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
+Hazards::Outcome ProgramExecutor::Start(const RunRef& run, const absl::Status& inputs) {
   absl::Status status = Check(*run);
   status.Update(inputs);
   status.Update(run->turn.refused);
@@ -229,7 +229,7 @@ Hazards::Outcome Runner::Start(const RunRef& run, const absl::Status& inputs) {
 }
 
 // Returns the arguments that are in host memory, each once.
-std::vector<ShardRef> Runner::MovedOut(const Run& run) {
+std::vector<ShardRef> ProgramExecutor::MovedOut(const Run& run) {
   std::vector<ShardRef> moved;
   for (const ShardRef& shard : run.args) {
     if (shard->moved_out() > 0 && std::count(moved.begin(), moved.end(), shard) == 0) moved.push_back(shard);
@@ -237,7 +237,7 @@ std::vector<ShardRef> Runner::MovedOut(const Run& run) {
   return moved;
 }
 
-MemoryGate::Verdict Runner::Admit(const RunRef& run, absl::Status* why) {
+MemoryGate::Verdict ProgramExecutor::Admit(const RunRef& run, absl::Status* why) {
   if (core_->ledger->limit() == 0) return MemoryGate::Verdict::kRoom;
   int64_t each = 0;
   for (int64_t bytes : run->program->output_bytes) each += bytes;
@@ -252,7 +252,7 @@ MemoryGate::Verdict Runner::Admit(const RunRef& run, absl::Status* why) {
   return core_->memory.Admit(needs, run->task, why);
 }
 
-void Runner::Launch(const RunRef& run) {
+void ProgramExecutor::Launch(const RunRef& run) {
   const device::ProgramInfo& info = run->info();
   const size_t args = run->arg_ids.size();
   device::LaunchOptions options;
@@ -285,13 +285,13 @@ void Runner::Launch(const RunRef& run) {
 }
 
 // Reports that the program is compiled and the execution has its turn, or that it ended without them.
-void Runner::TellEnqueued(Run& run, bool ended) {
+void ProgramExecutor::TellEnqueued(Run& run, bool ended) {
   if (run.enqueued_op != 0 && (ended || (run.granted && !run.program->pending)))
     core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
 }
 
 // Adds to the error the host that the runtime reports as gone.
-absl::Status Runner::Marked(const Run& run, const absl::Status& status) {
+absl::Status ProgramExecutor::Marked(const Run& run, const absl::Status& status) {
   for (const auto& [host, address] : run.program->processes) {
     if (!status.ok() && device::BlamesProcess(status, address)) return WithUnreachableHost(status, HostId(host));
   }
@@ -299,7 +299,7 @@ absl::Status Runner::Marked(const Run& run, const absl::Status& status) {
 }
 
 // Ends a run. If an input failed, the run's error is that of the input, not the runtime's.
-void Runner::Finish(const RunRef& run, const absl::Status& status) {
+void ProgramExecutor::Finish(const RunRef& run, const absl::Status& status) {
   run->Remove();
   TellEnqueued(*run, true);
   absl::Status reason = program::WithLocation(Marked(*run, status), run->location);
@@ -331,7 +331,7 @@ void Runner::Finish(const RunRef& run, const absl::Status& status) {
 }
 
 // `took`: from the launch (or from its turn on the devices, if the runtime reports that) to the end.
-double Runner::Charge(Run& run, absl::Duration* took) {
+double ProgramExecutor::Charge(Run& run, absl::Duration* took) {
   const std::vector<int>& devices = run.program->devices;
   if (run.busy != nullptr) {
     run.started = run.busy->begin;
@@ -344,7 +344,7 @@ double Runner::Charge(Run& run, absl::Duration* took) {
 }
 
 // Records the run. It ends when its devices end, if the runtime reports that: a busy worker may notice it much later.
-void Runner::Record(const Run& run) {
+void ProgramExecutor::Record(const Run& run) {
   const absl::Time end = run.busy != nullptr ? run.busy->end : core_->clock->Now();
   trace::Links links{.flow = run.op, .gang = run.gang};
   for (ArrayId id : run.arg_ids) links.needs.push_back(id.v);
@@ -356,7 +356,7 @@ void Runner::Record(const Run& run) {
   }
 }
 
-void Runner::TellOthers(const Run& run, const absl::Status& status) {
+void ProgramExecutor::TellOthers(const Run& run, const absl::Status& status) {
   v1::LaunchFailed failed;
   failed.set_launch(run.launch);
   *failed.mutable_status() = ToProto(status);
@@ -366,7 +366,7 @@ void Runner::TellOthers(const Run& run, const absl::Status& status) {
   core_->launch_failed(failed);
 }
 
-int Runner::NextLaunchId() {
+int ProgramExecutor::NextLaunchId() {
   *next_launch_id_ = *next_launch_id_ == kSpanning - 1 ? 1 : *next_launch_id_ + 1;
   return *next_launch_id_;
 }

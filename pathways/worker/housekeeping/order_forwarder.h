@@ -1,4 +1,4 @@
-// PassOn: forwards an order of the controller to other hosts and gathers their answers (v1.PassOn). An order for a large cluster
+// OrderForwarder: forwards an order of the controller to other hosts and gathers their answers (v1.ForwardOrder). An order for a large cluster
 // then costs the controller one message per group of hosts. This host coordinates a run over the group.
 //
 // The answer of a host that is lost, or to which the way breaks, is missing in the report; the others are in it. The controller tells such
@@ -19,18 +19,18 @@
 
 namespace pw::worker {
 
-class PassOn {
+class OrderForwarder {
  public:
   // Both outlive this.
-  PassOn(Core* core, dataflow::Runtime* runtime) : core_(core), runtime_(runtime) {}
+  OrderForwarder(Core* core, dataflow::Runtime* runtime) : core_(core), runtime_(runtime) {}
 
   // Makes the operator for runs of the controller; its argument is the order and its only output is the report.
   std::unique_ptr<dataflow::Operator> MakeOperator();
 
  private:
-  using Done = std::function<void(const pathways::v1::PassedOn&)>;
+  using Done = std::function<void(const pathways::v1::ForwardReport&)>;
   class Order;
-  void Tell(const pathways::v1::PassOn& order, Done done);
+  void Tell(const pathways::v1::ForwardOrder& order, Done done);
   absl::StatusOr<dataflow::GraphId> GraphOver(const std::string& op, const dataflow::HostSet& hosts);
   int64_t Now() const { return absl::ToUnixNanos(core_->recorder.Now()); }
 

@@ -1,4 +1,4 @@
-// Runner: executes programs on this host's devices in command order, as far as inputs allow (hazards.h).
+// ProgramExecutor: executes programs on this host's devices in command order, as far as inputs allow (hazards.h).
 //
 // Invariants:
 //   EX-1  one call enqueues an execution on all its devices, in the order of grants (launch_order.h)
@@ -19,10 +19,10 @@
 
 namespace pw::worker {
 
-class Runner {
+class ProgramExecutor {
  public:
-  Runner(Core* core, Programs* programs, int* next_launch_id);
-  ~Runner();
+  ProgramExecutor(Core* core, Programs* programs, int* next_launch_id);
+  ~ProgramExecutor();
 
   void Execute(const pathways::v1::Execute& command);
   // Adds the unfinished executions, oldest first, up to the limit of an answer.

@@ -1,7 +1,7 @@
-// HostQuestions: asks all hosts the same question and collects the answers (health, metrics). Housekeeping uses it.
+// HostPoll: asks all hosts the same question and collects the answers (health, metrics). Housekeeping uses it.
 //
 // Up to kFanIn hosts answer the controller directly. More hosts are asked in groups of kFanIn, or larger ones if there are more
-// than kFanIn² hosts. The first host of a group collects the answers of the others and sends one answer for all (host_graphs.h).
+// than kFanIn² hosts. The first host of a group collects the answers of the others and sends one answer for all (host_graph_cache.h).
 // So a round costs the controller one start to each host, and two frames back from each group.
 //
 // Each group is a run of its own: a host of one group does not delay another group. A group's run fails if a host of it or a
@@ -24,14 +24,14 @@
 
 #include "absl/functional/any_invocable.h"
 #include "pathways/base/threads/executor.h"
-#include "pathways/controller/housekeeping/host_graphs.h"
+#include "pathways/controller/housekeeping/host_graph_cache.h"
 #include "pathways/dataflow/runtime.h"
 
 namespace pw::controller {
 
 dataflow::HostSet AsSet(const std::vector<HostId>& hosts);
 
-class HostQuestions {
+class HostPoll {
  public:
   static constexpr size_t kFanIn = 64;
   using Heard = std::function<void(HostId host, std::string_view report)>;
@@ -39,7 +39,7 @@ class HostQuestions {
   using RoundRef = std::shared_ptr<Round>;
 
   // All pointers must outlive this. `there`: the present hosts; a lost host must be absent from it before its runs end.
-  HostQuestions(dataflow::Runtime* runtime, HostGraphs* graphs, Executor* strand, const std::set<HostId>* there)
+  HostPoll(dataflow::Runtime* runtime, HostGraphCache* graphs, Executor* strand, const std::set<HostId>* there)
       : runtime_(runtime), graphs_(graphs), strand_(strand), there_(there) {}
 
   // Asks all hosts. The hosts `apart` answer directly, outside their groups. `done` may run inside this call, and inside any call of the
@@ -62,7 +62,7 @@ class HostQuestions {
   static void FinishIfOver(const RoundRef& round);
 
   dataflow::Runtime* const runtime_;
-  HostGraphs* const graphs_;
+  HostGraphCache* const graphs_;
   Executor* const strand_;
   const std::set<HostId>* const there_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

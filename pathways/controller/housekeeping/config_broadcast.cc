@@ -1,10 +1,10 @@
-#include "pathways/controller/housekeeping/config_spread.h"
+#include "pathways/controller/housekeeping/config_broadcast.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "pathways/controller/housekeeping/host_questions.h"
+#include "pathways/controller/housekeeping/host_poll.h"
 #include "pathways/controller/parse.h"
 
 namespace pw::controller {
@@ -12,7 +12,7 @@ namespace pw::controller {
 namespace v1 = ::pathways::v1;
 
 // A round over groups.
-class ConfigSpread::Round {
+class ConfigBroadcast::Round {
  public:
   std::string config;
   absl::Time asked;
@@ -23,7 +23,7 @@ class ConfigSpread::Round {
 
   // A host read its clock after `asked`, and before its group's first host heard the answer. By its own clock, the first host then kept the
   // answer for `kept` until it reported, which was before `now`.
-  void Hear(const v1::PassedOn& report, absl::Time now) {
+  void Hear(const v1::ForwardReport& report, absl::Time now) {
     for (const auto& answer : report.answers()) {
       v1::Configured configured;
       if (left.erase(HostId(answer.host())) == 0 || !heard || !Parse(answer.report(), &configured)) continue;
@@ -37,9 +37,9 @@ class ConfigSpread::Round {
   }
 };
 
-void ConfigSpread::Tell(const std::string& config, const std::vector<HostId>& hosts, Heard heard,
-                        absl::AnyInvocable<void() &&> told) {
-  const std::vector<std::vector<HostId>> groups = HostQuestions::GroupsOf(hosts);
+void ConfigBroadcast::Tell(const std::string& config, const std::vector<HostId>& hosts, Heard heard,
+                           absl::AnyInvocable<void() &&> told) {
+  const std::vector<std::vector<HostId>> groups = HostPoll::GroupsOf(hosts);
   if (groups.empty()) {
     TellDirectly(config, hosts, std::move(heard));
     return std::move(told)();
@@ -59,15 +59,15 @@ void ConfigSpread::Tell(const std::string& config, const std::vector<HostId>& ho
   });
 }
 
-void ConfigSpread::TellGroup(const RoundRef& round, const std::vector<HostId>& group) {
-  v1::PassOn order;
+void ConfigBroadcast::TellGroup(const RoundRef& round, const std::vector<HostId>& group) {
+  v1::ForwardOrder order;
   order.set_op("configure");
   order.set_argument(round->config);
   for (HostId host : group) order.add_hosts(host.v);
   dataflow::RunOptions options;
   options.argument = order.SerializeAsString();
   options.on_tuple = [this, round](dataflow::NodeId, uint32_t, dataflow::Tuple tuple) {
-    v1::PassedOn report;
+    v1::ForwardReport report;
     if (Parse(tuple.data.view(), &report)) round->Hear(report, clock_->Now());
   };
   options.on_done = [this, alive = std::weak_ptr<bool>(alive_), round, group](const absl::Status&) {
@@ -77,17 +77,17 @@ void ConfigSpread::TellGroup(const RoundRef& round, const std::vector<HostId>& g
       if (--round->groups == 0) round->CallTold();
     });
   };
-  graphs_->Start(HostGraphs::Shape::kAnswers, "pass-on", AsSet({group[0]}), std::move(options));
+  graphs_->Start(HostGraphCache::Shape::kAnswers, "forward-order", AsSet({group[0]}), std::move(options));
 }
 
-void ConfigSpread::TellRest(const RoundRef& round, const std::vector<HostId>& group) {
+void ConfigBroadcast::TellRest(const RoundRef& round, const std::vector<HostId>& group) {
   std::vector<HostId> rest;
   std::copy_if(group.begin(), group.end(), std::back_inserter(rest),
                [&](HostId host) { return round->left.erase(host) > 0 && there_->contains(host); });
   if (!rest.empty()) TellDirectly(round->config, rest, round->heard);
 }
 
-void ConfigSpread::TellDirectly(const std::string& config, const std::vector<HostId>& hosts, Heard heard) {
+void ConfigBroadcast::TellDirectly(const std::string& config, const std::vector<HostId>& hosts, Heard heard) {
   dataflow::RunOptions options;
   options.argument = config;
   options.on_tuple = [this, hosts, asked = clock_->Now(), heard = std::move(heard)](dataflow::NodeId, uint32_t shard,
@@ -95,7 +95,7 @@ void ConfigSpread::TellDirectly(const std::string& config, const std::vector<Hos
     v1::Configured configured;
     if (heard && Parse(tuple.data.view(), &configured)) heard(hosts[shard], asked, clock_->Now(), configured);
   };
-  graphs_->Start(HostGraphs::Shape::kAnswers, "configure", AsSet(hosts), std::move(options));
+  graphs_->Start(HostGraphCache::Shape::kAnswers, "configure", AsSet(hosts), std::move(options));
 }
 
 }  // namespace pw::controller

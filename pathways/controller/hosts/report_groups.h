@@ -1,4 +1,4 @@
-// Speakers: groups the hosts, so that one host of a group, its speaker, reports the completions of all of them to the controller
+// ReportGroups: groups the hosts, so that one host of a group, its speaker, reports the completions of all of them to the controller
 // (worker.proto, Report). ClusterImpl tells the hosts.
 //
 // The first host of a group is its speaker. If it is lost, the next one takes over; the loss of another member changes nothing
@@ -6,7 +6,7 @@
 // groups are made anew.
 //
 // Size of a group. For a command to all hosts the controller receives one frame from each group, and a speaker receives one from
-// each member; speakers have more idle processor time. A member's report waits while its speaker receives the reports of the
+// each member; report_groups have more idle processor time. A member's report waits while its speaker receives the reports of the
 // others, some ten microseconds each. With groups of kMost hosts, receiving costs the controller less than sending the commands
 // did, for dozens to thousands of hosts; reports are delayed by some hundred microseconds. For few hosts that is not worth it. In
 // clusters of up to kFew hosts, and after a command to at most kFew hosts of a larger cluster (Join), each host reports directly.
@@ -31,12 +31,12 @@
 
 namespace pw::controller {
 
-class Speakers {
+class ReportGroups {
  public:
   static constexpr size_t kFew = 8;
   static constexpr size_t kMost = 32;
 
-  // Returns whether hosts may report a command to this number of hosts through their speakers.
+  // Returns whether hosts may report a command to this number of hosts through their report_groups.
   static bool Join(size_t hosts) { return hosts > kFew; }
 
   // Sets the hosts that are present, and changes the groups accordingly.

@@ -1,9 +1,9 @@
-// ConfigSpread: sends hosts their configuration (v1.HostConfig) and collects their confirmations, each with a reading of the host's clock.
+// ConfigBroadcast: sends hosts their configuration (v1.HostConfig) and collects their confirmations, each with a reading of the host's clock.
 // Housekeeping uses it.
 //
-// The controller itself tells up to HostQuestions::kFanIn hosts, and hosts that join, by a message among their commands. A larger
+// The controller itself tells up to HostPoll::kFanIn hosts, and hosts that join, by a message among their commands. A larger
 // set is told in groups. The first host of a group tells the others over its own connections, and sends one answer for all of
-// them (worker/housekeeping/pass_on.h). A round therefore costs the controller a start and two frames for each group, however
+// them (worker/housekeeping/order_forwarder.h). A round therefore costs the controller a start and two frames for each group, however
 // large the groups are. A group without its first host ends at once; if a host hangs, kPatience passes. Then the
 // controller itself tells the hosts that have not confirmed.
 //
@@ -27,19 +27,19 @@
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/executor.h"
 #include "pathways/base/threads/timer_queue.h"
-#include "pathways/controller/housekeeping/host_graphs.h"
+#include "pathways/controller/housekeeping/host_graph_cache.h"
 #include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
 
-class ConfigSpread {
+class ConfigBroadcast {
  public:
   // The host read its clock between `after` and `before`, which are times of the controller's clock.
   using Heard = std::function<void(HostId host, absl::Time after, absl::Time before, const ::pathways::v1::Configured&)>;
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // All pointers must outlive this. `there`: the present hosts.
-  ConfigSpread(HostGraphs* graphs, Executor* strand, Clock* clock, Timers* timers, const std::set<HostId>* there)
+  ConfigBroadcast(HostGraphCache* graphs, Executor* strand, Clock* clock, Timers* timers, const std::set<HostId>* there)
       : graphs_(graphs), strand_(strand), clock_(clock), timers_(timers), there_(there) {}
 
   // Sends the configuration to `hosts`: present ones, ascending. `heard` may be empty. `told` may run inside this call.
@@ -53,7 +53,7 @@ class ConfigSpread {
   void TellGroup(const RoundRef& round, const std::vector<HostId>& group);
   void TellRest(const RoundRef& round, const std::vector<HostId>& group);
 
-  HostGraphs* const graphs_;
+  HostGraphCache* const graphs_;
   Executor* const strand_;
   Clock* const clock_;
   Timers* const timers_;

@@ -1,4 +1,4 @@
-#include "pathways/worker/housekeeping/pass_on.h"
+#include "pathways/worker/housekeeping/order_forwarder.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,16 +14,16 @@ constexpr int kMostHosts = static_cast<int>(dataflow::Placement::kMaxBlocks);  /
 }  // namespace
 
 // The shard of a run of the controller. Ends when the run over the group has ended.
-class PassOn::Order : public dataflow::Operator {
+class OrderForwarder::Order : public dataflow::Operator {
  public:
-  explicit Order(PassOn* pass_on) : pass_on_(pass_on) {}
+  explicit Order(OrderForwarder* forwarder) : forwarder_(forwarder) {}
   void OnInputsClosed(dataflow::Shard& shard) override {
-    v1::PassOn order;
+    v1::ForwardOrder order;
     const auto& hosts = order.hosts();
     const bool sound = order.ParseFromString(shard.argument()) && !hosts.empty() && hosts.size() <= kMostHosts &&
                        std::find(hosts.begin(), hosts.end(), dataflow::kControllerHost.v) == hosts.end();
-    if (!sound) return shard.Finish(absl::InvalidArgumentError("pass-on: the argument is no order for hosts"));
-    pass_on_->Tell(order, [runtime = pass_on_->runtime_, ref = shard.ref()](const v1::PassedOn& report) {
+    if (!sound) return shard.Finish(absl::InvalidArgumentError("forward-order: the argument is no order for hosts"));
+    forwarder_->Tell(order, [runtime = forwarder_->runtime_, ref = shard.ref()](const v1::ForwardReport& report) {
       runtime->With(ref, [&](dataflow::Shard& end) {
         for (dataflow::EdgeId edge : end.outputs())
           end.Send(edge, end.index(), {Bytes::FromString(report.SerializeAsString()), absl::OkStatus()});
@@ -33,13 +33,13 @@ class PassOn::Order : public dataflow::Operator {
   }
 
  private:
-  PassOn* const pass_on_;
+  OrderForwarder* const forwarder_;
 };
 
-std::unique_ptr<dataflow::Operator> PassOn::MakeOperator() { return std::make_unique<Order>(this); }
+std::unique_ptr<dataflow::Operator> OrderForwarder::MakeOperator() { return std::make_unique<Order>(this); }
 
-void PassOn::Tell(const v1::PassOn& order, Done done) {
-  auto report = std::make_shared<v1::PassedOn>();
+void OrderForwarder::Tell(const v1::ForwardOrder& order, Done done) {
+  auto report = std::make_shared<v1::ForwardReport>();
   std::vector<dataflow::HostSet::Interval> intervals;
   for (uint32_t host : order.hosts()) intervals.push_back({HostId(host), 1});
   const dataflow::HostSet hosts(std::move(intervals));
@@ -66,7 +66,7 @@ void PassOn::Tell(const v1::PassOn& order, Done done) {
   runtime_->Start(*graph, std::move(options));
 }
 
-absl::StatusOr<dataflow::GraphId> PassOn::GraphOver(const std::string& op, const dataflow::HostSet& hosts) {
+absl::StatusOr<dataflow::GraphId> OrderForwarder::GraphOver(const std::string& op, const dataflow::HostSet& hosts) {
   if (known_.has_value() && known_->op == op && known_->hosts == hosts) return known_->graph;
   const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnePerHost(hosts));
   const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(core_->host, hosts.size()));

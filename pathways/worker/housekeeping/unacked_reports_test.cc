@@ -1,4 +1,4 @@
-#include "pathways/worker/housekeeping/unseen_reports.h"
+#include "pathways/worker/housekeeping/unacked_reports.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -23,8 +23,8 @@ std::vector<uint64_t> Ops(const std::vector<pathways::v1::Done>& reports) {
   return ops;
 }
 
-TEST(UnseenReports, KeepsWhatHasNotBeenSeen) {
-  UnseenReports reports;
+TEST(UnackedReports, KeepsWhatHasNotBeenSeen) {
+  UnackedReports reports;
   EXPECT_TRUE(reports.empty());
   EXPECT_EQ(reports.Add(Of(11), kBegin), 1u);
   EXPECT_EQ(reports.Add(Of(13), kBegin + absl::Seconds(1)), 2u);
@@ -39,8 +39,8 @@ TEST(UnseenReports, KeepsWhatHasNotBeenSeen) {
   EXPECT_THAT(Ops(reports.Take()), IsEmpty());
 }
 
-TEST(UnseenReports, AWayIsInDoubtUntilWhatWasTakenOutHasComeByIt) {
-  UnseenReports reports;
+TEST(UnackedReports, AWayIsInDoubtUntilWhatWasTakenOutHasComeByIt) {
+  UnackedReports reports;
   reports.Add(Of(1), kBegin);
   reports.Add(Of(3), kBegin);
   reports.Take();
@@ -51,16 +51,16 @@ TEST(UnseenReports, AWayIsInDoubtUntilWhatWasTakenOutHasComeByIt) {
   EXPECT_FALSE(reports.in_doubt()) << "it was slow";
 }
 
-TEST(UnseenReports, NothingTakenOutIsNoReasonForDoubt) {
-  UnseenReports reports;
+TEST(UnackedReports, NothingTakenOutIsNoReasonForDoubt) {
+  UnackedReports reports;
   reports.Add(Of(1), kBegin);
   reports.Seen(1);
   reports.Take();
   EXPECT_FALSE(reports.in_doubt());
 }
 
-TEST(UnseenReports, AnotherWayIsTrusted) {
-  UnseenReports reports;
+TEST(UnackedReports, AnotherWayIsTrusted) {
+  UnackedReports reports;
   reports.Add(Of(1), kBegin);
   reports.Take();
   reports.Trust();
@@ -70,8 +70,8 @@ TEST(UnseenReports, AnotherWayIsTrusted) {
   EXPECT_THAT(Ops(reports.Take()), ElementsAre(3));
 }
 
-TEST(UnseenReports, WhatIsYetToComeIsNeverSeen) {
-  UnseenReports reports;
+TEST(UnackedReports, WhatIsYetToComeIsNeverSeen) {
+  UnackedReports reports;
   reports.Seen(UINT64_MAX);
   reports.Add(Of(1), kBegin);
   EXPECT_FALSE(reports.empty());

@@ -1,4 +1,4 @@
-// JoinedReports: the reports of a group's hosts since the last frame that this host sent for the group.
+// ReportBatch: the reports of a group's hosts since the last frame that this host sent for the group.
 //
 // Hosts that run the same program end their parts together, so a frame is complete when each host of the group has reported once. The owner
 // limits the wait for hosts that had no part (oldest, latest).
@@ -19,7 +19,7 @@
 
 namespace pw::worker {
 
-class JoinedReports {
+class ReportBatch {
  public:
   // Sets the number of hosts in the group. 0: any report makes the frame complete.
   void SetGroup(size_t hosts) { group_ = hosts; }

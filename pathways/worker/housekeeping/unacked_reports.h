@@ -1,4 +1,4 @@
-// UnseenReports: reports that this host has sent through its speaker, kept until the controller says that it has seen them.
+// UnackedReports: reports that this host has sent through its speaker, kept until the controller says that it has seen them.
 //
 // The controller acknowledges with one number: it has seen all reports up to that. Reports on one path stay in order. When the path
 // changes, breaks or takes too long, the owner takes out all kept reports (Take) and sends them to the controller directly. The direct
@@ -23,7 +23,7 @@
 
 namespace pw::worker {
 
-class UnseenReports {
+class UnackedReports {
  public:
   // Keeps a copy. Returns its number, from 1.
   uint64_t Add(const pathways::v1::Done& done, absl::Time now);

@@ -1,4 +1,4 @@
-// Assembly: puts together an arriving host buffer in memory. Large buffers get memory that workers on this machine can map,
+// UploadBuffer: puts together an arriving host buffer in memory. Large buffers get memory that workers on this machine can map,
 // others ordinary memory.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace pw::frontend {
 
-class Assembly {
+class UploadBuffer {
  public:
   // RESOURCE_EXHAUSTED if there is no memory. `session`: the owner's wire id.
   absl::Status Allocate(net::SharedMemoryFactory* factory, int64_t size, uint64_t session);

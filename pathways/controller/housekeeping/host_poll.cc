@@ -1,4 +1,4 @@
-#include "pathways/controller/housekeeping/host_questions.h"
+#include "pathways/controller/housekeeping/host_poll.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,7 +9,7 @@
 
 namespace pw::controller {
 
-class HostQuestions::Round {
+class HostPoll::Round {
  public:
   struct Run {
     dataflow::RunId id;
@@ -36,7 +36,7 @@ dataflow::HostSet AsSet(const std::vector<HostId>& hosts) {
   return dataflow::HostSet(std::move(intervals));
 }
 
-std::vector<std::vector<HostId>> HostQuestions::GroupsOf(const std::vector<HostId>& hosts) {
+std::vector<std::vector<HostId>> HostPoll::GroupsOf(const std::vector<HostId>& hosts) {
   std::vector<std::vector<HostId>> groups;
   if (hosts.size() <= kFanIn) return groups;
   const size_t size = std::max(kFanIn, (hosts.size() + kFanIn - 1) / kFanIn);
@@ -46,10 +46,9 @@ std::vector<std::vector<HostId>> HostQuestions::GroupsOf(const std::vector<HostI
   return groups;
 }
 
-const std::set<HostId>& HostQuestions::Left(const Round& round) { return round.left; }
+const std::set<HostId>& HostPoll::Left(const Round& round) { return round.left; }
 
-HostQuestions::RoundRef HostQuestions::Ask(std::string op, const std::set<HostId>& apart, Heard heard,
-                                           absl::AnyInvocable<void() &&> done) {
+HostPoll::RoundRef HostPoll::Ask(std::string op, const std::set<HostId>& apart, Heard heard, absl::AnyInvocable<void() &&> done) {
   auto round = std::make_shared<Round>();
   round->op = std::move(op);
   round->heard = std::move(heard);
@@ -68,7 +67,7 @@ HostQuestions::RoundRef HostQuestions::Ask(std::string op, const std::set<HostId
   return round;
 }
 
-void HostQuestions::Start(const RoundRef& round, std::vector<HostId> hosts, bool grouped) {
+void HostPoll::Start(const RoundRef& round, std::vector<HostId> hosts, bool grouped) {
   const dataflow::HostSet set = AsSet(hosts);
   const int run = round->next_run++;
   dataflow::RunOptions options;
@@ -83,12 +82,12 @@ void HostQuestions::Start(const RoundRef& round, std::vector<HostId> hosts, bool
   options.on_done = [this, alive = std::weak_ptr<bool>(alive_), round, run](const absl::Status& status) {
     if (!alive.expired()) Ended(round, run, status);
   };
-  const auto shape = grouped ? HostGraphs::Shape::kGathered : HostGraphs::Shape::kAnswers;
+  const auto shape = grouped ? HostGraphCache::Shape::kGathered : HostGraphCache::Shape::kAnswers;
   if (const auto id = graphs_->Start(shape, round->op, set, std::move(options)))
     round->runs[run] = {*id, std::move(hosts), grouped};
 }
 
-void HostQuestions::Ended(const RoundRef& round, int number, const absl::Status& status) {
+void HostPoll::Ended(const RoundRef& round, int number, const absl::Status& status) {
   const Round::Run run = std::move(round->runs.at(number));
   round->runs.erase(number);
   if (!status.ok() && !round->ended && run.grouped) {
@@ -106,12 +105,12 @@ void HostQuestions::Ended(const RoundRef& round, int number, const absl::Status&
   FinishIfOver(round);
 }
 
-void HostQuestions::FinishIfOver(const RoundRef& round) {
+void HostPoll::FinishIfOver(const RoundRef& round) {
   if (!round->runs.empty() || round->starting > 0 || !round->done) return;
   std::move(std::exchange(round->done, nullptr))();
 }
 
-void HostQuestions::Cancel(const RoundRef& round, bool grouped_only, const absl::Status& why) {
+void HostPoll::Cancel(const RoundRef& round, bool grouped_only, const absl::Status& why) {
   std::vector<dataflow::RunId> runs;
   for (const auto& [number, run] : round->runs) {
     if (run.grouped || !grouped_only) runs.push_back(run.id);
@@ -119,11 +118,11 @@ void HostQuestions::Cancel(const RoundRef& round, bool grouped_only, const absl:
   for (dataflow::RunId run : runs) runtime_->Cancel(run, why);
 }
 
-void HostQuestions::Hurry(const RoundRef& round) {
+void HostPoll::Hurry(const RoundRef& round) {
   Cancel(round, true, absl::DeadlineExceededError("some hosts of this group have not answered in time"));
 }
 
-void HostQuestions::End(const RoundRef& round) {
+void HostPoll::End(const RoundRef& round) {
   round->ended = true;
   Cancel(round, false, absl::DeadlineExceededError("not all hosts have answered in time"));
   FinishIfOver(round);

@@ -1,8 +1,8 @@
-// StoreRoom: decides which host buffers of one client may be received now, so that the controller holds at most a limit of the
+// StagingAdmission: decides which host buffers of one client may be received now, so that the controller holds at most a limit of the
 // client's bytes.
 //
 // Three kinds of buffers are held: those that are being received (with their announced size), those that no request has asked for
-// yet, and those queued for hosts. StoreRoom counts the first; its owner passes in the others. A buffer that does not fit waits,
+// yet, and those queued for hosts. StagingAdmission counts the first; its owner passes in the others. A buffer that does not fit waits,
 // first come, first served, and is not read from the network meanwhile: the client is slowed, not refused.
 //
 // Why no buffer waits for ever. Receiving ends when the client has sent the bytes or disconnects. The queue for a host ends when
@@ -33,9 +33,9 @@ namespace pw::controller {
 inline constexpr char kRaiseStagedLimit[] =
     "start the controller with a higher --staged-limit (PATHWAYS_STAGED_LIMIT for a cluster that the Python package starts)";
 
-class StoreRoom {
+class StagingAdmission {
  public:
-  explicit StoreRoom(int64_t limit) : limit_(limit) {}
+  explicit StagingAdmission(int64_t limit) : limit_(limit) {}
 
   // RESOURCE_EXHAUSTED if the buffer is larger than the limit; ALREADY_EXISTS if it has been announced and has not ended.
   absl::Status Check(Handle handle, int64_t bytes) const;
