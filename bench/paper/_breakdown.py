@@ -18,6 +18,7 @@ import _sides  # noqa: E402
 
 TRACE_SECONDS = 0.5
 ONE_PROCESS = "agent, controller and worker in one"
+INSIDE = "client with the cluster in it"
 RECORDED_SECONDS = 1.0  # about half of the calls of a recording with many under way
 
 
@@ -34,6 +35,8 @@ def parts(name, side, cluster):
     """Returns {part: [process ids]} of a side that takes turns; ours has the cluster's processes too. Devices of real hosts are threads of the workers. {} while
     it is not started."""
     pids = side.processes() if side is not None else []
+    if pids and name == _setup.OURS_INSIDE:
+        return {INSIDE: pids}
     if not pids or name not in (_setup.OURS, _setup.OURS_ONE):
         return {"client": pids} if pids else {}  # other systems: all processes together
     client, *door = pids

@@ -15,6 +15,7 @@ import _meter  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
 import _systems  # noqa: E402
+import _targets  # noqa: E402
 from _rows import say as _say  # noqa: E402
 
 
@@ -122,7 +123,7 @@ def _against_jax(hosts, devices, quick):
                     points[mine][rival].append(_point(device_us, _setup.ratios(of(mine), of(rival))))
         where = _where6(found, cluster, meter, quick)
     against = {mine: {rival: _parity(many, failed.get((mine, rival))) for rival, many in of_rival.items()} for mine, of_rival in points.items()}
-    return {"hosts": hosts, "devices": hosts * devices, "where": where, "in_use": _meter.in_use(meter.turns), "against": against.pop(_setup.OURS), **({"against_one": one} if (one := against.get(_setup.OURS_ONE)) else {})}
+    return {"hosts": hosts, "devices": hosts * devices, "where": where, "in_use": _meter.in_use(meter.turns), **{key: against[mine] for mine, key in _targets.AGAINST.items() if mine in against}}
 
 
 def _parity(points, failed):

@@ -22,8 +22,9 @@ FIGURES = {
             "rounds, in which the sides take turns of about 0.2 s.",
             "Devices: CPU devices, which share this machine's processors. So a collective gets slower with more devices; those of TPUs do not.",
             "Processes: one for each host on every side. Ours has a client, its agent and a controller besides; Ray has a driver and its own "
-            "daemons. In rows of one host ours is there twice. In one process means a client and one process for the rest; the package starts that for a "
-            "program without a cluster. It is fewer processes than our other side has, and one more than jax has.",
+            "daemons. In rows of one host ours is there twice, and three times from the run after commit 62aebcd on. In one process means a client and one process for the rest, one process more than jax has. By the PJRT "
+            "door means that the cluster lives in the program's process, as many processes as jax has. The package chooses that for a program without a cluster, on up to 64 devices. The "
+            "other two sides use jax's IFRT proxy client.",
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
             "at least 48 calls; with jax's own runtime over several processes, fused, at least four, and on simulated devices at least 16. In the run of commit "
             "62aebcd it had at least 16 everywhere else too, so turns of slow sides mostly filled and emptied their queues there. A Ray call ends when its "
@@ -34,7 +35,7 @@ FIGURES = {
             "are shown without a verdict: that ratio is also one of collectives, and ours are made for small sums on few processors. TensorFlow has one process "
             "here, so it is only in rows of one host. Both of our sides are compared with the same turns of the rivals, so their verdicts depend on each other.",
             "Cost of a call: with one host, the sum never leaves its process; on one device there is no sum. The rest of a call is a function call "
-            "for jax, and messages between processes for ours, also if its cluster is one process. Where a ratio is below 1, ours is slower. The table of where the "
+            "for jax, and messages between processes for ours, also if its cluster is one process. By the PJRT door, messages stay in the process. Where a ratio is below 1, ours is slower. The table of where the "
             "time goes says which process takes the time.",
             "Several hosts: one call of fused or chained holds 128 sums, so a ratio below 1 there is not the price of making a call. In the tables of where the "
             "time goes, compare the processor time and the idle time of our calls with theirs. In the run of commit 62aebcd, fused on 2 x 4 "
@@ -57,7 +58,7 @@ FIGURES = {
             "in these turns is not in it. Idle is all processors times the time of a call, less what these "
             "processes use, at least 0; so it can exceed the time of a call. What processes wait for while processors are idle, this report does not "
             "say. Devices busy, and a call that is alone, come from two further runs under a recording. "
-            "Our cluster in one process has no recordings. A device counts as busy while it waits for others in a sum. Of "
+            "Our clusters in one process have no recordings. A device counts as busy while it waits for others in a sum. Of "
             "a call that is alone, 'the rest' is what remains of the caller's mean time after the medians of the other parts, at least 0; it was "
             "not observed. Devices is from the first device's begin to the last one's end. These parts are missing where no call was recorded as a "
             f"whole. {RECORDED}",
@@ -73,8 +74,8 @@ FIGURES = {
             "simulated devices are told it. Equal means a ratio of at least 0.97 in three quarters of the rounds, at this length and at all longer "
             "ones that were measured. A full run has nine rounds; five with 16 real hosts or simulated devices.",
             "Real devices: ours (client, agent, controller, a worker process for each host) against jax in as many processes on as many CPU devices, "
-            "with our device plugin. With few hosts also jax with its own runtime is shown, without a verdict. On one host, ours in one process is there too: a client "
-            "and one process for the rest. These are fewer processes than our other side has, and one more than jax has. Its lengths are those that the other "
+            "with our device plugin. With few hosts also jax with its own runtime is shown, without a verdict. On one host, ours is also there in one process, a client "
+            "and one process for the rest, and, from the run after commit 62aebcd on, by the PJRT door, one process in all. Their lengths are those that the first "
             "side recorded. The paper has no 1 x 2, so that row has no "
             "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. 128 devices that share a "
             "few processors take longer than the paper's 2.3 ms even for the smallest sum. So the row 16 x 8 cannot meet the paper's value. It can "

@@ -34,14 +34,15 @@ VERDICTS = "\n\n".join((
     "Targets: the paper's are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a target for a row that the "
     "paper has in another form. An aim of our own is not the paper's claim.",
     "Compared: in figures 5, 6 (real devices) and table 1, a verdict compares two systems. Both have the same device plugin, a process for each host, and "
-    "as many calls under way. Ours has a client, its agent and a controller besides; ours in one process has a client and one process more than jax. A Ray actor may have "
-    "up to 16 computations more under way. Figure 8's verdicts on the CPU device are against jax too, with one process, one program and 16 calls where ours "
+    "as many calls under way. Ours has a client, its agent and a controller besides; ours in one process has a client and one process more than jax; ours by the PJRT door, "
+    "there from the next run on, has one process, as jax. A Ray actor may have up to 16 computations more under way. Figure 8's verdicts on the CPU device are against jax too, with one process, one program and 16 calls where ours "
     "has 16 clients and 256 calls. Table 2's on CPU devices are against jax from the next run on. All other verdicts compare ours with itself, with "
     "simulated devices, or with weights.",
     "Allocator: our agent, controller and workers have jemalloc, and so has the plugin in the workers. jax and Ray with our plugin are started with the same "
     "library in place of the C library's allocator (LD_PRELOAD), with a thread that gives memory back, as ours have. On 1 x 4, that made jax with our plugin "
     "1.33 to 1.35 times as fast, and on 2 x 4 1.08 to 1.11 times. This is of a check of opbyop and fused before the run, on a machine that also did other "
-    "work; Ray was not checked. Our client is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow.",
+    "work; Ray was not checked. Our client is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow. So has ours "
+    "by the PJRT door, whose cluster lives in the program's process.",
     "Under way: as many calls are not as many computations. A chained call has 128, so ours has up to 2,048 under way where jax's opbyop, to which it is "
     "compared, has 16. A verdict that is met against jax in figure 5 is our chained against its opbyop.",
     "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way and uses one processor. In the run of "
@@ -67,12 +68,12 @@ def _spread(cell):
 
 
 def _compared5(row, name, kind):
-    """Returns (ours / that side, ours in one process / that side, how they differ beyond dispatch or why one failed)."""
+    """Returns (each of our sides / that side, how they differ beyond dispatch or why one failed)."""
     if name in _targets.SHOWN or row.get("simulated"):
-        return "", "", ""
-    (spread, failed), (one, one_failed) = (_targets.compared(row, kind, name, mine=mine) for mine in (_setup.OURS, _setup.OURS_ONE))
-    failed = "; ".join(dict.fromkeys(filter(None, (failed, one_failed))))
-    return *("-" if each is None else str(each) for each in (spread, one)), f"FAILED: {failed}" if failed else _setup.OTHER_RUNTIME.get(name, "")
+        return *("" for _ in _targets.SHOWN), ""
+    found = [_targets.compared(row, kind, name, mine=mine) for mine in _targets.SHOWN]
+    failed = "; ".join(dict.fromkeys(error for _, error in found if error))
+    return *("-" if spread is None else str(spread) for spread, _ in found), f"FAILED: {failed}" if failed else _setup.OTHER_RUNTIME.get(name, "")
 
 
 def _before(cell):
@@ -84,12 +85,12 @@ def _table5(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], "", row["error"], "", "", "", ""])
+            rows.append([row["name"], "", row["error"], "", *("" for _ in _targets.SHOWN), ""])
             continue
         for side, cell in row["rates"].items():
             name, kind = side.rsplit(", ", 1)
             rows.append([row["name"], kind, name, _before(cell), *_compared5(row, name, kind)])
-    return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", "ours / this side, same kind", "ours in one process / this side",
+    return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", *(f"{mine} / this side, same kind" for mine in _targets.SHOWN.values()),
             "differs beyond dispatch, or failed"], rows
 
 

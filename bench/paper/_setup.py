@@ -16,7 +16,8 @@ EQUAL = 0.97  # throughputs with at least this ratio count as equal
 FEWEST_ROUNDS = 4  # for a verdict
 
 OURS = "pathways"
-OURS_ONE = "pathways, one process"  # the agent, the controller and the only worker are one process, as in a local cluster of one host
+OURS_ONE = "pathways, one process"  # by the IFRT proxy; the agent, the controller and the only worker are one process
+OURS_INSIDE = "pathways, PJRT door"  # the cluster lives in the program's process: what a program without PATHWAYS_ADDRESS gets
 PLUGIN, MULTI_PLUGIN, RAY = "jax, our plugin", "jax multi-controller, our plugin", "ray, our plugin"
 JAX, MULTI, TENSORFLOW = "jax", "jax multi-controller", "tensorflow"
 # The differences of a side beyond dispatch. A comparison with it has no verdict.
@@ -37,7 +38,7 @@ def fewest(name, kind, quick):
 
 def ours(hosts):
     """Returns our sides for a number of hosts."""
-    return (OURS, OURS_ONE) if hosts == 1 else (OURS,)
+    return (OURS, OURS_ONE, OURS_INSIDE) if hosts == 1 else (OURS,)
 
 
 def rivals(hosts):
@@ -47,7 +48,7 @@ def rivals(hosts):
 
 def knows(name, kind):
     """Says whether a side has this kind of call. jax has no chained: only single calls, or one function of all."""
-    return kind != "chained" or name in (OURS, OURS_ONE, TENSORFLOW, RAY)
+    return kind != "chained" or name in (OURS, OURS_ONE, OURS_INSIDE, TENSORFLOW, RAY)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -140,12 +140,14 @@ class Paused(Guarded):
 
 @contextlib.contextmanager
 def systems(hosts, devices, rivals):
-    """Yields ({name: Guarded} of ours and of these rivals, our cluster). With one host, ours is there twice: once with a cluster in one process."""
+    """Yields ({name: Guarded} of ours and of these rivals, our cluster). With one host, ours is there three times: also with a cluster in one process, and with one in the
+    program's own process."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
         opens = {_setup.OURS: lambda: side("pathways", "package", cluster.address, hosts * devices)}
         if _setup.OURS_ONE in _setup.ours(hosts):
             opens[_setup.OURS_ONE] = lambda: side("pathways, one process", "own", f"1x1x{devices}", devices, {"PATHWAYS_DOOR": "ifrt"})
+            opens[_setup.OURS_INSIDE] = lambda: side("pathways, PJRT door", "own", f"1x1x{devices}", devices, {"PATHWAYS_DOOR": "pjrt"})
         opens |= {name: _opening(name, hosts, devices) for name in rivals}
         yield {name: (Paused if name == _setup.RAY else Guarded)(stack, open_side) for name, open_side in opens.items()}, cluster
 

@@ -61,7 +61,7 @@ class Target:
         return "not measured" if self.spread is None else _setup.verdict(self.spread, self.limit, self.at_most)
 
 
-SHOWN = {_setup.OURS: "ours", _setup.OURS_ONE: "ours in one process"}  # names of our sides
+SHOWN = {_setup.OURS: "ours", _setup.OURS_ONE: "ours in one process", _setup.OURS_INSIDE: "ours by the PJRT door"}  # names of our sides
 
 
 def label(row):
@@ -102,9 +102,12 @@ def _figure6(result):
                          claim=PAPER if rival in (_setup.PLUGIN, _setup.MULTI_PLUGIN) else READING, row=row["name"], rival=rival, rival_kind="opbyop", shown=between(found))
 
 
+AGAINST = {_setup.OURS: "against", _setup.OURS_ONE: "against_one", _setup.OURS_INSIDE: "against_inside"}  # the keys of our sides in a row of figure 6
+
+
 def against(row):
     """Yields (our side, the rival, points and parity) for each comparison in a row of figure 6."""
-    for mine, key in ((_setup.OURS, "against"), (_setup.OURS_ONE, "against_one")):
+    for mine, key in AGAINST.items():
         for rival, found in row.get(key, {}).items():
             yield mine, rival, found
 

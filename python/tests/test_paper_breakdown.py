@@ -245,6 +245,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     where = [{"who": "pathways", "kind": kind, **ENTRY, "processors_us": {"client": 120.0, "controller": 60.0, "workers": 1.0}, "alone_us": {"devices": 30.0, "wire back": 90.0}}
              for kind in kinds]
     where += [{"who": _setup.OURS_ONE, "kind": kind, **ENTRY, "processors_us": {"client": 50.0, _breakdown.ONE_PROCESS: 150.0}} for kind in kinds]
+    where += [{"who": _setup.OURS_INSIDE, "kind": kind, **ENTRY, "processors_us": {_breakdown.INSIDE: 40.0}} for kind in kinds]
     where += [{"who": _setup.PLUGIN, "kind": "opbyop", **ENTRY, "wall_us": 7.0, "processors_us": {"client": 6.0}}]
     five = [{"name": f"{hosts} x {devices}", "hosts": hosts, "devices": hosts * devices, "rates": rates, "where": where} for hosts, devices in ((1, 1), (1, 8), (2, 4))]
     late = {"points": [{"ms": 1.0, "rounds": 9}], "parity_ms": None}
@@ -272,6 +273,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     opbyop = words["ours, opbyop / jax, our plugin, opbyop", "1 x 8"]
     assert "181 us of processor time: client 66 %, controller 33 %" in opbyop and "jax, our plugin: a call every 7.0 us" in opbyop
     assert "client 25 %" in words["ours in one process, opbyop / jax, our plugin, opbyop", "1 x 8"]
+    assert "client with the cluster in it 100 %" in words["ours by the PJRT door, opbyop / jax, our plugin, opbyop", "1 x 8"]
     assert "alone, a call of ours takes 120 us: the end noticed, and back to the controller 75 %, devices 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
     assert words["calls/s, parallel / sequential", "16 stages"] == "a call that is alone takes 2.00 ms in parallel, 1.00 ms in sequence; the reason is not known"
     assert words["tokens/s, 16 stages, gpipe / 4 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2

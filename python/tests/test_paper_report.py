@@ -99,7 +99,7 @@ def test_the_page_says_where_its_words_are_of_another_commit(report):
 
 def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
     table = _render.tables(report)["5"][1]
-    assert ["1 x 4", "chained", "ray, our plugin", "FAILED, before: 10 (10 to 11)", "-", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
+    assert ["1 x 4", "chained", "ray, our plugin", "FAILED, before: 10 (10 to 11)", "-", "-", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
     failed = {(row[1], row[2]): row[6] for row in _render.targets_table(report)[1] if row[6].startswith(_setup.FAILED)}
     assert failed["ours, chained / ray, our plugin, chained", "1 x 4"] == "FAILED: ray, our plugin: XlaRuntimeError: for the test"
     assert failed["ours, fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
