@@ -48,7 +48,7 @@ std::string DefaultPlugin() {
 absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHostOptions& options) {
   device::pjrt::RuntimeOptions result;
   result.plugin = PluginPath(options);
-  result.launch_at_once = options.in_user_process && absl::StrContains(result.plugin, "libpjrt_cpu.so");
+  result.launch_at_once = options.in_user_process && device::pjrt::IsOurCpuPlugin(result.plugin);
   if (options.devices < 0) return absl::InvalidArgumentError("--devices must not be negative");
   if (options.devices > 0) result.options.push_back({"cpu_device_count", int64_t{options.devices}});
   for (const std::string& text : options.device_options) {
@@ -60,7 +60,7 @@ absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHost
 // Adds options for programs over several processes. Our CPU plugin must know the largest number of processes, and of their
 // devices.
 void AddPeers(const DeviceHostOptions& options, const std::string& listen, device::pjrt::RuntimeOptions* runtime) {
-  if (!absl::StrContains(runtime->plugin, "libpjrt_cpu.so") || options.most_hosts < 2) return;
+  if (!device::pjrt::IsOurCpuPlugin(runtime->plugin) || options.most_hosts < 2) return;
   runtime->other_processes = options.most_hosts - 1;
   if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", int64_t{options.most_devices}});
   runtime->options.push_back({"island", options.island});

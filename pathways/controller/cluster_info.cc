@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/program/stablehlo_version.h"
 
 namespace pw::controller {
 namespace {
@@ -28,16 +27,6 @@ resource::DeviceDescription DescribeDevice(const Hello::Device& proto) {
     device.attributes.lists[name].assign(list.values().begin(), list.values().end());
   }
   return device;
-}
-
-// "1.13.0" sorts before "1.14.0"; a part that is no number counts as 0.
-std::vector<int> VersionNumbers(const std::string& version) {
-  std::vector<int> numbers;
-  for (absl::string_view part : absl::StrSplit(version, '.')) {
-    int number = 0;
-    numbers.push_back(absl::SimpleAtoi(part, &number) ? number : 0);
-  }
-  return numbers;
 }
 
 // Runtimes write a device's number on its host ("CpuDevice(id=2)"); people need its id in the cluster.
@@ -110,7 +99,7 @@ std::shared_ptr<const ClusterInfo> MakeClusterInfo(const resource::Topology& top
     info->platform_version = hellos[0]->platform_version();
     info->xla_version = hellos[0]->xla_version();
     const Hello* oldest = *std::min_element(hellos.begin(), hellos.end(), [](const Hello* a, const Hello* b) {
-      return VersionNumbers(a->stablehlo_version()) < VersionNumbers(b->stablehlo_version());
+      return program::VersionNumbers(a->stablehlo_version()) < program::VersionNumbers(b->stablehlo_version());
     });
     info->stablehlo_version = oldest->stablehlo_version();
   }

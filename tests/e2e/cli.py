@@ -1,11 +1,22 @@
 """Runs the command line as users do, with a private folder of clusters."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 
 from conftest import PATIENCE, clean_environment
+
+
+def free_ports(count):
+    """Returns ports of this machine on which nobody listens."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
 
 
 class CommandLine:
@@ -39,6 +50,14 @@ class CommandLine:
         out, err = (program := self.program(address, code)).communicate(timeout=timeout)
         assert program.returncode == 0, out + err
         return out
+
+
+@contextlib.contextmanager
+def operator_at(home, **env):
+    """Yields a command line. Ends the clusters that it has started."""
+    command = CommandLine(home, **env)
+    yield command
+    command("down", check=False)
 
 
 class User(CommandLine):

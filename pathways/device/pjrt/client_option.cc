@@ -70,6 +70,8 @@ OptionKind Guess(absl::string_view text) {
 
 }  // namespace
 
+bool IsOurCpuPlugin(absl::string_view plugin) { return absl::StrContains(plugin, "libpjrt_cpu.so"); }
+
 const std::vector<KnownOption>& KnownOptions(absl::string_view plugin) {
   static const std::vector<KnownOption> cpu = {
       {"memory_limit_bytes", OptionKind::kNumber, "memory of each device, which the device reports as its own; 0: no limit"},
@@ -87,7 +89,7 @@ const std::vector<KnownOption>& KnownOptions(absl::string_view plugin) {
       {"abort_collectives_on_failure", OptionKind::kBool, "collectives end when a process of them has failed"},
   };
   static const std::vector<KnownOption> none;
-  if (absl::StrContains(plugin, "libpjrt_cpu.so")) return cpu;
+  if (IsOurCpuPlugin(plugin)) return cpu;
   if (absl::StrContains(plugin, "xla_cuda_plugin.so") || absl::StrContains(plugin, "xla_rocm_plugin.so")) return gpu;
   return none;
 }

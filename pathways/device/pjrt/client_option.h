@@ -28,6 +28,8 @@ struct KnownOption {
   const char* help;
 };
 
+// Returns whether this is the plugin of plugins/pjrt_cpu, by its file name.
+bool IsOurCpuPlugin(absl::string_view plugin);
 // Returns the options that users may give to this plugin, which is recognized by its file name; empty: it is not known.
 const std::vector<KnownOption>& KnownOptions(absl::string_view plugin);
 // Reads "NAME=VALUE". INVALID_ARGUMENT if the value is not of the option's type, or the option is one that the worker sets

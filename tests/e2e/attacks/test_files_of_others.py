@@ -5,7 +5,7 @@ import importlib.util
 import os
 
 import pytest
-from cli import PATIENCE, CommandLine, User
+from cli import PATIENCE, User, operator_at
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("pathwaysutils") is None, reason="pathwaysutils is not installed")
 
@@ -45,10 +45,9 @@ def storage(tmp_path_factory):
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory, storage):
     home = tmp_path_factory.mktemp("operator")
-    command = CommandLine(home, PATHWAYS_PERSISTENCE_DIRECTORY=str(storage / "{user}"), XDG_CACHE_HOME=str(home / "cache"))
-    command.env.setdefault("PATHWAYS_COMPILE_CACHE", str(home / "programs"))
-    yield command
-    command("down", check=False)
+    with operator_at(home, PATHWAYS_PERSISTENCE_DIRECTORY=str(storage / "{user}"), XDG_CACHE_HOME=str(home / "cache")) as command:
+        command.env.setdefault("PATHWAYS_COMPILE_CACHE", str(home / "programs"))
+        yield command
 
 
 @pytest.fixture(scope="module")

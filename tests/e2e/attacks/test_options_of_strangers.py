@@ -1,14 +1,13 @@
 """A user with a token compiles programs with options that would write, read or kill on the hosts (docs/security.md)."""
 
 import pytest
-from cli import CommandLine, User
+from cli import User, operator_at
 
 
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory):
-    command = CommandLine(tmp_path_factory.mktemp("operator"), PATHWAYS_COMPILE_CACHE="off")
-    yield command
-    command("down", check=False)
+    with operator_at(tmp_path_factory.mktemp("operator"), PATHWAYS_COMPILE_CACHE="off") as command:
+        yield command
 
 
 @pytest.fixture(scope="module")

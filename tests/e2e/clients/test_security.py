@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from cli import CommandLine, User
+from cli import CommandLine, User, operator_at
 from conftest import PATIENCE, eventually
 
 WAITS = """
@@ -23,9 +23,8 @@ print(float((x + 1).sum()), flush=True)
 
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory):
-    command = CommandLine(tmp_path_factory.mktemp("operator"))
-    yield command
-    command("down", check=False)
+    with operator_at(tmp_path_factory.mktemp("operator")) as command:
+        yield command
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ import socket
 import subprocess
 import time
 
+from cli import free_ports
+
 NEEDED = ("slurmctld", "slurmd", "munged", "srun")
 NODES, DEVICES = 4, 2
 _SECONDS = 180
@@ -52,16 +54,6 @@ def which(name):
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
-def _free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 class Slurm:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -69,7 +61,7 @@ class Slurm:
         self.daemons = {}
         for name in ("state", *(f"spool-n{i}" for i in range(NODES))):
             (self.folder / name).mkdir()
-        port, *ports = _free_ports(NODES + 1)
+        port, *ports = free_ports(NODES + 1)
         host = socket.gethostname()
         nodes = "\n".join(f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={p} CPUs=2 Gres=accel:{DEVICES}" for i, p in enumerate(ports))
         (self.folder / "slurm.conf").write_text(CONF.format(host=host, port=port, user=getpass.getuser(), folder=self.folder, nodes=nodes))

@@ -13,7 +13,7 @@ import time
 
 import pytest
 import yaml
-from cli import CommandLine, end
+from cli import CommandLine, end, free_ports
 from conftest import ROOT
 
 WAIT_SECONDS = 180
@@ -26,12 +26,6 @@ def pods():
     """Returns the pods' specifications: {name of the StatefulSet: specification}."""
     documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes.yaml").read_text())
     return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in documents if one["kind"] == "StatefulSet"}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def applied_secrets(folder):
@@ -61,7 +55,8 @@ class Pod:
             path.write_bytes(secrets[volume["secretName"]][item["key"]])
             path.chmod(volume["defaultMode"])
         self._replaced = replaced
-        self.ports = {port["name"]: free_port() for port in self.container["ports"]}
+        names = [port["name"] for port in self.container["ports"]]
+        self.ports = dict(zip(names, free_ports(len(names))))
         env = {one["name"]: self.here(one["value"]) for one in self.container["env"] if "value" in one}
         self.command = CommandLine(env.pop("PATHWAYS_HOME"), **env)
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from cli import CommandLine, User
+from cli import CommandLine, User, operator_at
 from conftest import PATIENCE, eventually
 from cut_network import Network
 from slow_network import TwoIslands
@@ -49,9 +49,8 @@ sys.stdin.readline()
 
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory):
-    command = CommandLine(tmp_path_factory.mktemp("operator"))
-    yield command
-    command("down", check=False)
+    with operator_at(tmp_path_factory.mktemp("operator")) as command:
+        yield command
 
 
 @pytest.fixture(scope="module")

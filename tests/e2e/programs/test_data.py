@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from cli import free_ports
 from conftest import PATIENCE, ROOT, clean_environment
 
 SHAPES = ["2x1x2", "1x2x2"]
@@ -46,10 +47,10 @@ print(json.dumps(seen))
 """
 
 
-def jax_reads(free_port, tmp_path):
+def jax_reads(tmp_path):
     script = tmp_path / "process.py"
     script.write_text(PROCESS)
-    address = f"127.0.0.1:{free_port}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     env = {name: value for name, value in clean_environment().items() if name != "JAX_PLATFORMS"}
     both = [subprocess.Popen([sys.executable, script, str(number), address], env=env, stdout=subprocess.PIPE, text=True) for number in range(2)]
     seen = {}
@@ -58,21 +59,12 @@ def jax_reads(free_port, tmp_path):
     return seen
 
 
-@pytest.fixture
-def free_port():
-    import socket
-
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shards_are_those_of_two_processes_of_jax(run_script, free_port, tmp_path, shape):
+def test_shards_are_those_of_two_processes_of_jax(run_script, tmp_path, shape):
     done = run_script(OURS, timeout=PATIENCE, PATHWAYS_LOCAL=shape)
     assert done.returncode == 0, done.stderr
     ours = json.loads(done.stdout)
-    assert ours == jax_reads(free_port, tmp_path)
+    assert ours == jax_reads(tmp_path)
     assert len(ours) == 3 * 2 * 4, "three batches of two arrays on four devices"
 
 
