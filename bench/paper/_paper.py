@@ -23,7 +23,7 @@ FIGURES = {
             "Devices: CPU devices, which share this machine's processors. So a collective gets slower with more devices; those of TPUs do not.",
             "Processes: one for each host on every side. Ours has a client, its agent and a controller besides; Ray has a driver and its own "
             "daemons. In rows of one host ours is there twice, and three times from the run after commit 62aebcd on. In one process means a client and one process for the rest, one process more than jax has. By the PJRT "
-            "door means that the cluster lives in the program's process, as many processes as jax has. The package chooses that for a program without a cluster, on up to 64 devices. The "
+            "door means that the cluster lives in the program's process, as many processes as jax has. The package chooses that for a program without a cluster, on up to eight devices. The "
             "other two sides use jax's IFRT proxy client.",
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
             "at least 48 calls; with jax's own runtime over several processes, fused, at least four, and on simulated devices at least 16. In the run of commit "
