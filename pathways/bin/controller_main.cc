@@ -36,6 +36,7 @@
 #include "pathways/net/asio/asio_transport.h"
 #include "pathways/net/sockets/longest_silence.h"
 #include "pathways/session/service.h"
+#include "pathways/usage/usage_file.h"
 #include "pathways/usage/usage_writer.h"
 
 namespace {
@@ -51,6 +52,8 @@ struct Options {
   pw::NewToken new_token;
   std::string token_list;
   std::string token_revoke;
+  std::string quota;
+  pw::NewQuota new_quota;
   std::string token_id;
   pw::MetricsFlags metrics;
   pw::PageFlags page;
@@ -80,6 +83,52 @@ struct Options {
   bool exit_with_parent = false;
   bool version = false;
 };
+
+// The flags of questions to a controller that runs elsewhere.
+void DeclareQuestions(Options* options, pw::Flags* flags) {
+  flags->Add("status", &options->status, "ADDRESS",
+             "do not serve: print the report of the controller whose clients connect to ADDRESS as JSON (docs/status.md)");
+  flags->Add("status-at-workers", &options->status_at_workers, "ADDRESS", "the same; ADDRESS is where its workers join");
+  flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status, and --trace after its duration, waits");
+  flags->Add("share", &options->share, "ADDRESS",
+             "do not serve: change the share of a client of the controller whose clients connect to ADDRESS");
+  flags->Add("share-client", &options->share_client, "ID", "of --share: which client, as --status numbers them");
+  flags->Add("share-weight", &options->share_weight, "W", "of --share: device time in proportion to it (--policy=share)");
+  flags->Add("share-priority", &options->share_priority, "P", "of --share: the highest goes first (--policy=priority)");
+  flags->Add("suspend", &options->suspend, "ADDRESS",
+             "do not serve: suspend a client of the controller whose clients connect to ADDRESS; its arrays go to host memory");
+  flags->Add("resume", &options->resume, "ADDRESS", "do not serve: resume that client");
+  flags->Add("suspend-client", &options->suspend_client, "ID", "of --suspend and --resume: which client");
+  flags->Add("drain", &options->drain, "ADDRESS",
+             "do not serve: have the controller whose clients connect there move the virtual slices off a host");
+  flags->Add("drain-host", &options->drain_host, "NAME", "of --drain: which host");
+  flags->Add("drain-undo", &options->drain_undo, "of --drain: the host takes slices again");
+  flags->Add("trace", &options->trace, "ADDRESS",
+             "do not serve: have the cluster of the controller whose clients connect there record what it does");
+  flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
+  flags->Add("trace-output", &options->trace_output, "PATH", "where --trace writes; ui.perfetto.dev opens it");
+  flags->Add("token-create", &options->token_create, "ADDRESS",
+             "do not serve: have the controller whose clients connect there make a token; prints a token file");
+  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
+  flags->Add("token-role", &options->new_token.role, "user|operator|worker", "of --token-create: what its owner may do");
+  flags->Add("token-expires", &options->new_token.expires, "DURATION",
+             "of --token-create: how long it is valid; 0: until it is revoked");
+  flags->Add("token-uses", &options->new_token.uses, "N", "of --token-create: how many hosts may join with it; 0: any number");
+  flags->Add("token-list", &options->token_list, "ADDRESS",
+             "do not serve: print the tokens of the controller whose clients connect there");
+  flags->Add("token-revoke", &options->token_revoke, "ADDRESS",
+             "do not serve: have that controller revoke a token, and end its sessions");
+  flags->Add("token-id", &options->token_id, "ID", "of --token-revoke: which token");
+  flags->Add("quota", &options->quota, "ADDRESS",
+             "do not serve: print the limits of the users of the controller whose clients connect there, after changing those of "
+             "--quota-user, if named");
+  flags->Add("quota-user", &options->new_quota.user, "NAME",
+             "of --quota: whose limits; *: everybody's without limits of their own");
+  flags->Add("quota-sessions", &options->new_quota.sessions, "N|none", "of --quota: how many sessions at a time");
+  flags->Add("quota-device-seconds", &options->new_quota.device_seconds, "S|none", "of --quota: device seconds a day (UTC)");
+  flags->Add("quota-weight", &options->new_quota.weight, "W|none", "of --quota: the largest weight of a session");
+  flags->Add("quota-priority", &options->new_quota.priority, "P|none", "of --quota: the largest priority of a session");
+}
 
 void Declare(Options* options, pw::Flags* flags) {
   flags->Add("listen-clients", &options->listen_clients, "ADDRESS",
@@ -115,39 +164,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "the connection");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
-  flags->Add("status", &options->status, "ADDRESS",
-             "do not serve: print the report of the controller whose clients connect to ADDRESS as JSON (docs/status.md)");
-  flags->Add("status-at-workers", &options->status_at_workers, "ADDRESS", "the same; ADDRESS is where its workers join");
-  flags->Add("status-timeout", &options->status_timeout, "DURATION", "how long --status, and --trace after its duration, waits");
-  flags->Add("share", &options->share, "ADDRESS",
-             "do not serve: change the share of a client of the controller whose clients connect to ADDRESS");
-  flags->Add("share-client", &options->share_client, "ID", "of --share: which client, as --status numbers them");
-  flags->Add("share-weight", &options->share_weight, "W", "of --share: device time in proportion to it (--policy=share)");
-  flags->Add("share-priority", &options->share_priority, "P", "of --share: the highest goes first (--policy=priority)");
-  flags->Add("suspend", &options->suspend, "ADDRESS",
-             "do not serve: suspend a client of the controller whose clients connect to ADDRESS; its arrays go to host memory");
-  flags->Add("resume", &options->resume, "ADDRESS", "do not serve: resume that client");
-  flags->Add("suspend-client", &options->suspend_client, "ID", "of --suspend and --resume: which client");
-  flags->Add("drain", &options->drain, "ADDRESS",
-             "do not serve: have the controller whose clients connect there move the virtual slices off a host");
-  flags->Add("drain-host", &options->drain_host, "NAME", "of --drain: which host");
-  flags->Add("drain-undo", &options->drain_undo, "of --drain: the host takes slices again");
-  flags->Add("trace", &options->trace, "ADDRESS",
-             "do not serve: have the cluster of the controller whose clients connect there record what it does");
-  flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
-  flags->Add("trace-output", &options->trace_output, "PATH", "where --trace writes; ui.perfetto.dev opens it");
-  flags->Add("token-create", &options->token_create, "ADDRESS",
-             "do not serve: have the controller whose clients connect there make a token; prints a token file");
-  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
-  flags->Add("token-role", &options->new_token.role, "user|operator|worker", "of --token-create: what its owner may do");
-  flags->Add("token-expires", &options->new_token.expires, "DURATION",
-             "of --token-create: how long it is valid; 0: until it is revoked");
-  flags->Add("token-uses", &options->new_token.uses, "N", "of --token-create: how many hosts may join with it; 0: any number");
-  flags->Add("token-list", &options->token_list, "ADDRESS",
-             "do not serve: print the tokens of the controller whose clients connect there");
-  flags->Add("token-revoke", &options->token_revoke, "ADDRESS",
-             "do not serve: have that controller revoke a token, and end its sessions");
-  flags->Add("token-id", &options->token_id, "ID", "of --token-revoke: which token");
+  DeclareQuestions(options, flags);
   flags->Add("version", &options->version, "print the version");
 }
 
@@ -241,6 +258,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   if (!options.usage_file.empty()) {
     disk = std::make_unique<pw::ThreadPool>("pw-usage", 1);
     PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, disk.get(), cluster_options.wall_clock));
+    PW_ASSIGN_OR_RETURN(cluster_options.used_today, pw::usage::DeviceSecondsOf(options.usage_file, wall_clock.Now()));
     cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
   }
   PW_ASSIGN_OR_RETURN(const auto identity, OpenIdentity(options, &wall_clock));
@@ -352,6 +370,7 @@ int main(int argc, char** argv) {
   if (!options.token_create.empty()) return PrintAnswer(pw::CreateToken(To(options, options.token_create), options.new_token));
   if (!options.token_list.empty()) return PrintAnswer(pw::ListTokens(To(options, options.token_list)));
   if (!options.token_revoke.empty()) return PrintAnswer(pw::RevokeToken(To(options, options.token_revoke), options.token_id));
+  if (!options.quota.empty()) return PrintAnswer(pw::Quotas(To(options, options.quota), options.new_quota));
   const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/json_writer.h"
@@ -186,6 +187,43 @@ absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& i
   PW_RETURN_IF_ERROR(AskTokens(asked, std::move(question)).status());
   JsonWriter json;
   return json.BeginObject().Key("revoked").String(id).EndObject().Take();
+}
+
+namespace {
+
+// Reads a limit. `name`: of the limit, as in identity/quotas.h.
+template <class T, class Parse>
+absl::Status ReadLimit(const std::string& text, const std::string& name, Parse parse, v1::QuotaQuestion::Change* change,
+                       void (v1::QuotaQuestion::Change::*set)(T)) {
+  T value;
+  if (text.empty()) return absl::OkStatus();
+  if (text == "none") {
+    change->add_remove(name);
+  } else if (parse(text, &value)) {
+    (change->*set)(value);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not a limit of ", name, ": a number, or none"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Quotas(const Asked& asked, const NewQuota& wanted) {
+  using Change = v1::QuotaQuestion::Change;
+  v1::QuotaQuestion question;
+  question.set_list(true);
+  if (!wanted.user.empty()) {
+    Change* change = question.mutable_change();
+    change->set_user(wanted.user);
+    PW_RETURN_IF_ERROR(ReadLimit(wanted.sessions, "sessions", absl::SimpleAtoi<int64_t>, change, &Change::set_sessions));
+    PW_RETURN_IF_ERROR(ReadLimit(wanted.device_seconds, "device_seconds", absl::SimpleAtod, change, &Change::set_device_seconds));
+    PW_RETURN_IF_ERROR(ReadLimit(wanted.weight, "weight", absl::SimpleAtod, change, &Change::set_weight));
+    PW_RETURN_IF_ERROR(ReadLimit(wanted.priority, "priority", absl::SimpleAtoi<int32_t>, change, &Change::set_priority));
+  }
+  return Ask<std::string>(asked, [question = std::move(question)](client::RemoteCluster& cluster, auto done) {
+    cluster.AskQuotas(question, std::move(done));
+  });
 }
 
 }  // namespace pw

@@ -50,4 +50,12 @@ absl::StatusOr<std::string> CreateToken(const Asked& asked, const NewToken& want
 absl::StatusOr<std::string> ListTokens(const Asked& asked);
 absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& id);
 
+// New limits of a user, as text: a number, "none" for no limit, empty for no change.
+struct NewQuota {
+  std::string user;  // "*": everybody without limits of their own
+  std::string sessions, device_seconds, weight, priority;
+};
+// Changes a user's limits, or only shows limits if no user is named. Returns JSON (session.proto, QuotaQuestion).
+absl::StatusOr<std::string> Quotas(const Asked& asked, const NewQuota& wanted);
+
 }  // namespace pw

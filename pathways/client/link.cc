@@ -122,6 +122,11 @@ void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Byte
 
 absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes) {
   if (frame.has_welcome()) return TakeWelcome(frame.welcome());
+  if (!frame.waiting().empty() && session_ == 0) {
+    unreachable_since_ = environment_.clock->Now();  // should the connection break after hours
+    if (options_.say != nullptr) options_.say(frame.waiting());
+    return absl::OkStatus();
+  }
   if (!welcomed_) return absl::InvalidArgumentError("it sent events before its welcome");
   PW_RETURN_IF_ERROR(stream_.Acknowledge(frame.ack()));
   if (stream_.has_unsent()) PostFlush();  // the window may have been full

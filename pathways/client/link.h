@@ -51,7 +51,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     std::string token = {};                       // identifies the client; empty: none is needed
     absl::Duration patience = absl::Seconds(30);  // how long the controller may be out of reach before the session is open
     bool retry = true;                            // false: `patience` is for one attempt
-    // Takes a line for the user when the connection has been lost for some seconds.
+    // Takes a line for the user when the connection has been lost for some seconds, or the session waits for a quota.
     std::function<void(const std::string&)> say = {};
     std::string remedy;                  // advice for people, at the end of the error of a lost session
     ::pathways::v1::SessionHello hello;  // further settings of a new session

@@ -166,6 +166,13 @@ void RemoteCluster::AskTokens(const ::pathways::v1::TokenQuestion& question, Res
       Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
 }
 
+void RemoteCluster::AskQuotas(const ::pathways::v1::QuotaQuestion& question, ResultCallback<std::string> done) {
+  SessionRequest request;
+  *request.mutable_quotas() = question;
+  Ask(std::move(request),
+      Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+}
+
 void RemoteCluster::RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<session::ClusterTrace> done) {
   SessionRequest request;
   request.mutable_record_trace()->set_seconds(absl::ToDoubleSeconds(duration));

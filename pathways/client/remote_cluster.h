@@ -56,6 +56,8 @@ class RemoteCluster final : public session::Cluster {
   void Leave(SessionId session, absl::AnyInvocable<void() &&> done);
   // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).
   void AskTokens(const ::pathways::v1::TokenQuestion& question, session::ResultCallback<std::string> done);
+  // Changes or shows the limits of users; answers JSON (session.proto, QuotaQuestion).
+  void AskQuotas(const ::pathways::v1::QuotaQuestion& question, session::ResultCallback<std::string> done);
 
  private:
   void Open(Link::Options options, session::ResultCallback<std::shared_ptr<RemoteSession>> done);

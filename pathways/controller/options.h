@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
@@ -32,14 +33,15 @@ struct ClusterOptions {
   absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for longer is lost
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
-  gang::Options gang;                      // the order of computations
-  int virtual_devices = 0;                 // of one client, in all its slices, at a time; 0: by the size of the cluster
-  bool sequential_dispatch = false;        // programs of many nodes are sent node by node
-  HangOptions hangs;                       // when a computation counts as hanging
-  std::function<absl::Time()> wall_clock;  // of this machine, to compare with the hosts'; null: they are not compared
-  usage::Store store_usage;                // stores what users have used; null: not stored
-  ::pathways::v1::HostConfig host_config;  // settings of all hosts
-  absl::Duration client_grace;             // how long a session waits for a client whose connections are broken
+  gang::Options gang;                        // the order of computations
+  int virtual_devices = 0;                   // of one client, in all its slices, at a time; 0: by the size of the cluster
+  bool sequential_dispatch = false;          // programs of many nodes are sent node by node
+  HangOptions hangs;                         // when a computation counts as hanging
+  std::function<absl::Time()> wall_clock;    // of this machine, to compare with the hosts'; null: they are not compared
+  usage::Store store_usage;                  // stores what users have used; null: not stored
+  std::map<std::string, double> used_today;  // device seconds of each user that are stored for the day of the start (UTC)
+  ::pathways::v1::HostConfig host_config;    // settings of all hosts
+  absl::Duration client_grace;               // how long a session waits for a client whose connections are broken
   absl::Duration
       host_grace;  // how long a host may not be heard of while its connection is broken; 0: it is lost with its connection
   size_t host_kept_bytes = size_t{256} << 20;         // of what waits for such a host: it is lost if more does

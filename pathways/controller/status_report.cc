@@ -179,6 +179,11 @@ std::string ToJson(const StatusReport& report) {
   for (const resource::Device& device : report.topology.devices) WriteDevice(device, status_of(device.host), json);
   json.EndArray().Key("clients").BeginArray();
   for (const ClientStatus& client : report.clients) WriteClient(client, json);
+  json.EndArray().Key("waiting_clients").BeginArray();
+  for (const WaitingClientStatus& client : report.waiting_clients) {
+    json.BeginObject().Key("description").String(client.description).Key("user").String(client.user);
+    json.Key("position").Int(client.position).Key("why").String(client.why).EndObject();
+  }
   json.EndArray().Key("slices").BeginArray();
   for (const SliceStatus& slice : report.slices) WriteSlice(slice, json);
   json.EndArray().Key("hangs").BeginArray();

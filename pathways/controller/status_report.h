@@ -53,6 +53,14 @@ struct ClientStatus {
   std::optional<double> seconds_away = {};  // without a connection
 };
 
+// A client whose session waits for its user's quota.
+struct WaitingClientStatus {
+  std::string description;
+  std::string user;
+  int position = 0;  // among the user's
+  std::string why;
+};
+
 struct SliceStatus {
   SliceId slice;
   SessionId client;
@@ -98,6 +106,7 @@ struct StatusReport {
   resource::Snapshot topology;
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;
+  std::vector<WaitingClientStatus> waiting_clients;
   std::vector<SliceStatus> slices;
   std::vector<HangStatus> hangs;
   uint64_t hangs_named = 0;  // since the controller started

@@ -17,7 +17,7 @@ namespace pw::identity {
 namespace {
 
 constexpr size_t kMostPemBytes = 16 << 10;
-constexpr size_t kMostTokensBytes = 64 << 20;
+constexpr size_t kMostTokensBytes = 64 << 20;  // and of the quotas
 constexpr absl::Duration kControllerLife = absl::Hours(24 * 7);
 constexpr absl::Duration kWorkerLife = absl::Hours(24 * 30);
 
@@ -68,6 +68,11 @@ absl::Status ClusterIdentity::Load() {
   if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
   if (text.ok()) {
     PW_ASSIGN_OR_RETURN(tokens_, TokenTable::Parse(*text));
+  }
+  text = ReadPrivateFile(folder_ + "/quotas", kMostTokensBytes);
+  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+  if (text.ok()) {
+    PW_ASSIGN_OR_RETURN(quotas_, QuotaTable::Parse(*text));
   }
   PW_ASSIGN_OR_RETURN(const std::string fingerprint, net::AuthorityFingerprint(authority_.certificate_pem));
   PW_ASSIGN_OR_RETURN(tls_, net::Tls::Create(fingerprint));
@@ -128,6 +133,15 @@ absl::Status ClusterIdentity::RevokeToken(const std::string& id) {
   PW_RETURN_IF_ERROR(Save());
   PW_LOG_INFO << "revoked the token " << id;
   for (const auto& listener : on_revoked_) listener(id);
+  return absl::OkStatus();
+}
+
+absl::Status ClusterIdentity::ChangeQuota(const std::string& user, const Quota& limits, const std::vector<std::string>& removed) {
+  QuotaTable changed = quotas_;
+  PW_RETURN_IF_ERROR(changed.Change(user, limits, removed));
+  PW_RETURN_IF_ERROR(WritePrivateFile(folder_ + "/quotas", changed.ToText()));
+  quotas_ = std::move(changed);
+  PW_LOG_INFO << "changed the quota of " << user;
   return absl::OkStatus();
 }
 

@@ -3,11 +3,12 @@
 // The folder has mode 0700, its files 0600:
 //   authority.crt, authority.key   the certificate authority, made when the folder is first used
 //   tokens                         the table of tokens, with hashes instead of secrets (tokens.h)
+//   quotas                         limits for users (quotas.h); not there until one is set
 //
 // The controller's own certificate and key are made anew at each start, and daily after that. They exist only in its memory.
 //
 // Invariants:
-//   IC-1  a change of the tokens is in the file before it is answered
+//   IC-1  a change of the tokens or the quotas is in its file before it is answered
 //   IC-2  when a token is revoked, all listeners have been called before RevokeToken returns
 // Strand-confined, except Open and tls.
 #pragma once
@@ -19,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/threads/clock.h"
+#include "pathways/identity/quotas.h"
 #include "pathways/identity/role.h"
 #include "pathways/identity/tokens.h"
 #include "pathways/net/tls/certificates.h"
@@ -50,6 +52,9 @@ class ClusterIdentity {
   absl::StatusOr<std::string> CreateToken(const TokenRequest& request);
   std::vector<TokenInfo> ListTokens() const { return tokens_.List(clock_->Now()); }
   absl::Status RevokeToken(const std::string& id);
+  const QuotaTable& quotas() const { return quotas_; }
+  absl::Status ChangeQuota(const std::string& user, const Quota& limits, const std::vector<std::string>& removed);
+  absl::Time Now() const { return clock_->Now(); }  // of the wall clock
   // Adds a listener for the ids of revoked tokens.
   void OnRevoked(std::function<void(const std::string& id)> listener) { on_revoked_.push_back(std::move(listener)); }
 
@@ -62,6 +67,7 @@ class ClusterIdentity {
   Clock* const clock_;
   net::Authority authority_;
   TokenTable tokens_;
+  QuotaTable quotas_;
   std::shared_ptr<net::Tls> tls_;
   std::vector<std::function<void(const std::string&)>> on_revoked_;
 };

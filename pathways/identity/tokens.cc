@@ -28,15 +28,6 @@ constexpr absl::string_view kNever = "-";
 
 bool IsHex(absl::string_view text) { return text.find_first_not_of("0123456789abcdef") == absl::string_view::npos; }
 
-absl::Status CheckUser(absl::string_view user) {
-  const bool sound = !user.empty() && user.size() <= kMostUserBytes && std::all_of(user.begin(), user.end(), [](char c) {
-    return absl::ascii_isalnum(c) || absl::StrContains("._@-", c);
-  });
-  if (sound) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("'", absl::CHexEscape(user.substr(0, kMostUserBytes)),
-                                                 "' is not a user's name: it has 1 to 64 letters, digits, and any of . _ @ -"));
-}
-
 struct Parts {
   absl::string_view id, secret_hex;
 };
@@ -69,6 +60,15 @@ absl::StatusOr<absl::Time> ParseTime(absl::string_view text) {
 
 }  // namespace
 
+absl::Status CheckUserName(absl::string_view user) {
+  const bool sound = !user.empty() && user.size() <= kMostUserBytes && std::all_of(user.begin(), user.end(), [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("._@-", c);
+  });
+  if (sound) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", absl::CHexEscape(user.substr(0, kMostUserBytes)),
+                                                 "' is not a user's name: it has 1 to 64 letters, digits, and any of . _ @ -"));
+}
+
 std::string RoleName(Role role) {
   switch (role) {
     case Role::kUser:
@@ -95,7 +95,7 @@ std::string TokenId(absl::string_view token) {
 }
 
 absl::StatusOr<std::string> TokenTable::Create(const TokenRequest& request, absl::Time now, absl::string_view secret) {
-  PW_RETURN_IF_ERROR(CheckUser(request.user));
+  PW_RETURN_IF_ERROR(CheckUserName(request.user));
   if (secret.size() != kSecretBytes) return absl::InternalError("a token's secret has 32 bytes");
   if (request.expires <= now) return absl::InvalidArgumentError("a token must end in the future");
   if (request.uses.has_value() && (request.role != Role::kWorker || *request.uses < 1))
@@ -180,7 +180,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text) {
     entry.info.id = fields[0];
     entry.hash = absl::HexStringToBytes(fields[1]);
     PW_ASSIGN_OR_RETURN(entry.info.of.role, ParseRole(fields[2]));
-    PW_RETURN_IF_ERROR(CheckUser(fields[3]));
+    PW_RETURN_IF_ERROR(CheckUserName(fields[3]));
     entry.info.of.user = fields[3];
     PW_ASSIGN_OR_RETURN(entry.info.created, ParseTime(fields[4]));
     PW_ASSIGN_OR_RETURN(entry.info.of.expires, ParseTime(fields[5]));

@@ -63,6 +63,9 @@ class TokenTable {
   std::map<std::string, Entry> entries_;  // by id
 };
 
+// Returns INVALID_ARGUMENT if this is not a name that users may have.
+absl::Status CheckUserName(absl::string_view user);
+
 // Returns the id in a token's text, for messages; "?" if it has none.
 std::string TokenId(absl::string_view token);
 

@@ -55,6 +55,9 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
     case SessionRequest::kTokens:
       AskTokens(number, message.tokens());
       break;
+    case SessionRequest::kQuotas:
+      AskQuotas(number, message.quotas());
+      break;
     default:
       return absl::InternalError("it is not about the cluster");
   }
@@ -79,8 +82,11 @@ void ServedSession::AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice
 void ServedSession::ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request) {
   const SessionId session = request.session() == 0 ? id() : SessionId(request.session());
   if (absl::Status status = MayTouch(session, "change the share of"); !status.ok()) return Answer(number, status, nullptr);
-  cluster_->ChangeShare(session, ShareChangeFrom(request),
-                        AnswerResult<gang::Share>(number, [](const gang::Share& share, auto& answer, Bytes&) {
+  const gang::ShareChange change = ShareChangeFrom(request);
+  if (!client_.caller.is_operator()) {
+    if (absl::Status status = cluster_->CheckQuota(session, change); !status.ok()) return Answer(number, status, nullptr);
+  }
+  cluster_->ChangeShare(session, change, AnswerResult<gang::Share>(number, [](const gang::Share& share, auto& answer, Bytes&) {
                           answer.mutable_share()->set_weight(share.weight);
                           answer.mutable_share()->set_priority(share.priority);
                         }));
@@ -143,6 +149,14 @@ absl::Status ServedSession::MayTouch(SessionId session, absl::string_view what) 
 void ServedSession::AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question) {
   if (absl::Status status = MustBeOperator("make, list and revoke tokens"); !status.ok()) return Answer(number, status, nullptr);
   absl::StatusOr<std::string> text = owner_.on_tokens(question);
+  Answer(number, text.status(), [&](auto&, Bytes& payload) { payload = Bytes::FromString(*std::move(text)); });
+}
+
+void ServedSession::AskQuotas(uint64_t number, const ::pathways::v1::QuotaQuestion& question) {
+  if (question.has_change()) {
+    if (absl::Status status = MustBeOperator("change quotas"); !status.ok()) return Answer(number, status, nullptr);
+  }
+  absl::StatusOr<std::string> text = owner_.on_quotas(question);
   Answer(number, text.status(), [&](auto&, Bytes& payload) { payload = Bytes::FromString(*std::move(text)); });
 }
 

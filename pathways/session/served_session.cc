@@ -90,6 +90,8 @@ absl::Status ServedSession::CarryOut(Request& request) {
     return absl::UnimplementedError("it is of a kind that this controller does not know: the client is newer");
   if (client_.caller.role == identity::Role::kWorker && kind != Kind::kStatus)
     return absl::PermissionDeniedError("the client's token is that of a worker, which may join and ask for the status");
+  if (client_.observer && kind < Kind::kAddSlice)
+    return absl::PermissionDeniedError("this session is an observer's, which has no arrays and computes nothing");
   if (kind < Kind::kAwaitReady) return CarryOutOnArrays(request);
   if (kind < Kind::kAddSlice) return CarryOutOnPrograms(request);
   return CarryOutOnCluster(request);

@@ -46,11 +46,14 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
     absl::AnyInvocable<bool(SessionId)> same_user;
     // Answers a question about tokens.
     absl::AnyInvocable<absl::StatusOr<std::string>(const ::pathways::v1::TokenQuestion&)> on_tokens;
+    // Answers a question about quotas from this session's client.
+    absl::AnyInvocable<absl::StatusOr<std::string>(const ::pathways::v1::QuotaQuestion&)> on_quotas;
   };
   struct Client {
     identity::Caller caller;
     // The client has the rights of this process's user, also on the hosts. Others must name no files of hosts in compile options.
     bool own_user = false;
+    bool observer = false;  // an operator's tool, whose session has no arrays and computes nothing
   };
 
   // `programs` must outlive it.
@@ -138,6 +141,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::Status MayTouch(SessionId session, absl::string_view what);
   absl::Status MustBeOperator(absl::string_view what) const;
   void AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question);
+  void AskQuotas(uint64_t number, const ::pathways::v1::QuotaQuestion& question);
   absl::Status AskPublished(uint64_t number, const ::pathways::v1::PublishedQuestion& proto);
   absl::Status AddSlice(uint64_t number, const ::pathways::v1::AddSlice& request);
   void AwaitSlice(uint64_t number, const ::pathways::v1::AwaitSlice& request);

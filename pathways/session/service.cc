@@ -7,6 +7,7 @@
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/session/absence.h"
+#include "pathways/session/quota_questions.h"
 #include "pathways/session/token_questions.h"
 #include "pathways/session/wire.h"
 
@@ -158,8 +159,8 @@ void SessionService::OnRevoked(const std::string& token_id) {
   }
   for (uint64_t id : ended) End(id, status);
   std::vector<LinkId> refused;
-  for (const auto& [link, token] : opening_) {
-    if (token == token_id) refused.push_back(link);
+  for (const auto& [link, opening] : opening_) {
+    if (opening.token_id == token_id) refused.push_back(link);
   }
   for (LinkId link : refused) {
     opening_.erase(link);
@@ -176,11 +177,23 @@ absl::StatusOr<std::string> SessionService::AnswerTokens(const ::pathways::v1::T
   return session::AnswerTokens(*options_.identity, question);
 }
 
+absl::StatusOr<std::string> SessionService::AnswerQuotas(uint64_t session, const ::pathways::v1::QuotaQuestion& question) {
+  if (options_.identity == nullptr)
+    return absl::UnimplementedError(
+        "this controller has no tokens, so it knows no users, who could have quotas: see docs/security.md");
+  const auto asker = sessions_.find(session);
+  if (asker == sessions_.end()) return absl::UnavailableError("the session ends");
+  return session::AnswerQuotas(*options_.identity, *environment_.cluster, asker->second.caller, question);
+}
+
 void SessionService::Open(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
   NewSession wanted{hello.description(), {}, hello.observer(), caller.user, caller.is_operator()};
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
-  opening_[link] = caller.token_id;
+  wanted.client = (opening_[link] = {caller.token_id}).client;
+  wanted.tell = [weak = weak_from_this(), link](const std::string& why) {
+    if (auto self = weak.lock()) self->TellWaiting(link, why);
+  };
   environment_.cluster->OpenSession(
       std::move(wanted), [weak = weak_from_this(), link, caller, hello](absl::StatusOr<std::shared_ptr<Session>> session) {
         auto self = weak.lock();
@@ -188,6 +201,13 @@ void SessionService::Open(LinkId link, const identity::Caller& caller, const Ses
         if (!session.ok()) return self->Refuse(link, session.status());
         self->OnOpened(link, caller, *std::move(session), hello);
       });
+}
+
+void SessionService::TellWaiting(LinkId link, const std::string& why) {
+  if (!opening_.contains(link)) return;
+  ControllerFrame frame;
+  frame.set_waiting(why);
+  links_.at(link)->connection().Send(SerializedFrame(frame));
 }
 
 ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
@@ -212,6 +232,10 @@ ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
     if (auto self = weak.lock()) return self->AnswerTokens(question);
     return absl::UnavailableError("the controller is stopping");
   };
+  owner.on_quotas = [weak, id](const ::pathways::v1::QuotaQuestion& question) -> absl::StatusOr<std::string> {
+    if (auto self = weak.lock()) return self->AnswerQuotas(id, question);
+    return absl::UnavailableError("the controller is stopping");
+  };
   return owner;
 }
 
@@ -228,7 +252,7 @@ void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::
   const net::Connection& connection = links_.at(link)->connection();
   const bool own_user = connection.proof() == net::PeerProof::kOwn;
   entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session),
-                                                 ServedSession::Client{caller, own_user}, OwnerOf(id));
+                                                 ServedSession::Client{caller, own_user, entry.observer}, OwnerOf(id));
   if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();

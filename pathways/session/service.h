@@ -92,6 +92,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void Trust(LinkId link);
   absl::StatusOr<identity::Caller> CallerOf(LinkId link, const ::pathways::v1::SessionHello& hello);
   absl::StatusOr<std::string> AnswerTokens(const ::pathways::v1::TokenQuestion& question);
+  absl::StatusOr<std::string> AnswerQuotas(uint64_t session, const ::pathways::v1::QuotaQuestion& question);
+  void TellWaiting(LinkId link, const std::string& why);
   void OnRevoked(const std::string& token_id);
   absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
   void Refuse(LinkId link, const absl::Status& status);
@@ -109,7 +111,11 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   LinkId next_link_ = 1;
   std::map<LinkId, std::unique_ptr<Link>> links_;
   std::map<LinkId, uint64_t> session_of_;  // links that have been welcomed
-  std::map<LinkId, std::string> opening_;  // links whose new session is being opened, with the id of their token
+  struct Opening {
+    std::string token_id;
+    std::shared_ptr<bool> client = std::make_shared<bool>(true);  // NewSession::client
+  };
+  std::map<LinkId, Opening> opening_;  // links whose new session is being opened, or waits for a quota
   net::Strangers<LinkId> strangers_;
   std::map<uint64_t, Entry> sessions_;
   std::deque<Forgotten> forgotten_;  // the oldest first, at most kMostForgotten

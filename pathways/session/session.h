@@ -44,6 +44,7 @@
 #include "pathways/session/basics.h"
 #include "pathways/session/host_calls.h"
 #include "pathways/session/lane_routes.h"
+#include "pathways/session/new_session.h"
 #include "pathways/session/reports.h"
 
 namespace pw::session {
@@ -248,14 +249,6 @@ struct SpareDevices {
   std::vector<MemoryInfo> memories;
 };
 
-struct NewSession {          // parameters of OpenSession
-  std::string description;   // for display: "jax client at 127.0.0.1:3312"
-  gang::ShareChange share;   // of the devices' time, if not the default
-  bool observer = false;     // sends operators' requests; not counted as a client
-  std::string user = {};     // the owner; empty: a process of the controller's user, or unknown
-  bool is_operator = false;  // its files are those of the hosts' own user
-};
-
 // The controller as front ends see it, in this process or remote. Post may be called on any thread; all other methods on the strand. A
 // callback runs exactly once, on the strand, never inside the call.
 class Cluster : public Executor {
@@ -269,6 +262,12 @@ class Cluster : public Executor {
   virtual void SetAway(SessionId session, bool away) {}
   // Changes the client's share of the devices' time, from now on. Answers the complete share. INVALID_ARGUMENT; NOT_FOUND lists the existing clients.
   virtual void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) = 0;
+  // Returns PERMISSION_DENIED if this share is above the quota of the session's user.
+  virtual absl::Status CheckQuota(SessionId session, const gang::ShareChange& change) { return absl::OkStatus(); }
+  // Applies changed quotas to sessions that wait.
+  virtual void OnQuotasChanged() {}
+  // Returns the use of users that have sessions or have computed today.
+  virtual std::vector<UserUse> Use() { return {}; }
   // --- virtual slices; they end with their session ---
   // Returns the spare devices as of now. A connected client keeps those that it was told.
   virtual std::shared_ptr<const SpareDevices> Spares(SessionId session) = 0;

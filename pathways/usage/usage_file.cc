@@ -25,6 +25,8 @@ constexpr char kAdd[] =
     "device_seconds = device_seconds + ?3, computations = computations + ?4, compile_seconds = compile_seconds + ?5, "
     "array_byte_seconds = array_byte_seconds + ?6, sessions = sessions + ?7";
 
+std::string DayOf(absl::Time time) { return absl::FormatTime("%Y-%m-%d", time, absl::UTCTimeZone()); }
+
 int FormOf(sqlite3* database) {
   sqlite3_stmt* statement = nullptr;
   int form = -1;
@@ -67,7 +69,7 @@ absl::StatusOr<std::unique_ptr<UsageFile>> UsageFile::Open(const std::string& pa
 UsageFile::~UsageFile() { sqlite3_close(database_); }
 
 absl::Status UsageFile::Add(absl::Time now, const std::vector<Entry>& entries) {
-  const std::string day = absl::FormatTime("%Y-%m-%d", now, absl::UTCTimeZone());
+  const std::string day = DayOf(now);
   PW_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
   for (const Entry& entry : entries) {
     if (absl::Status status = AddOne(day, entry); !status.ok()) {
@@ -96,6 +98,28 @@ absl::Status UsageFile::AddOne(const std::string& day, const Entry& entry) {
   const int done = sqlite3_step(statement);
   sqlite3_finalize(statement);
   return done == SQLITE_DONE ? absl::OkStatus() : Error("cannot write the usage");
+}
+
+absl::StatusOr<std::map<std::string, double>> DeviceSecondsOf(const std::string& path, absl::Time now) {
+  PW_ASSIGN_OR_RETURN(const std::unique_ptr<UsageFile> file, UsageFile::Open(path));
+  return file->DeviceSeconds(DayOf(now));
+}
+
+absl::StatusOr<std::map<std::string, double>> UsageFile::DeviceSeconds(const std::string& day) const {
+  constexpr char kRead[] = "SELECT user, device_seconds FROM usage WHERE day = ?1";
+  sqlite3_stmt* statement = nullptr;
+  if (sqlite3_prepare_v2(database_, kRead, sizeof(kRead), &statement, nullptr) != SQLITE_OK)
+    return Error("cannot read the usage");
+  sqlite3_bind_text64(statement, 1, day.data(), day.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  std::map<std::string, double> seconds;
+  int step;
+  while ((step = sqlite3_step(statement)) == SQLITE_ROW) {
+    const auto* user = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
+    seconds[std::string(user, static_cast<size_t>(sqlite3_column_bytes(statement, 0)))] = sqlite3_column_double(statement, 1);
+  }
+  sqlite3_finalize(statement);
+  if (step != SQLITE_DONE) return Error("cannot read the usage");
+  return seconds;
 }
 
 }  // namespace pw::usage

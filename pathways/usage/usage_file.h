@@ -4,6 +4,7 @@
 // the writer. Its methods block: for a thread that may wait for the disk.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ class UsageFile {
 
   // Adds all entries to the rows of this day, or none.
   absl::Status Add(absl::Time now, const std::vector<Entry>& entries);
+  // Returns the device seconds of each user on a day, "2026-11-27".
+  absl::StatusOr<std::map<std::string, double>> DeviceSeconds(const std::string& day) const;
 
  private:
   UsageFile(std::string path, sqlite3* database) : path_(std::move(path)), database_(database) {}
@@ -36,5 +39,8 @@ class UsageFile {
   const std::string path_;
   sqlite3* const database_;
 };
+
+// Returns the device seconds of each user that a file of usage has for the day (UTC) of `now`.
+absl::StatusOr<std::map<std::string, double>> DeviceSecondsOf(const std::string& path, absl::Time now);
 
 }  // namespace pw::usage

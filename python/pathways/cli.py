@@ -1,5 +1,5 @@
 """The command line: pathways up | worker | agent | run | status | top | page | doctor | usage | share | drain | suspend | resume | trace | check | token |
-login | bench | down | logs. Also `python -m pathways`."""
+quota | login | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ import sys
 from pathways import __version__
 from pathways._cluster import binaries, command_lines, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands, doctor, page, tokens, top, usage
+from pathways._commands import bench_paper, cluster_commands, doctor, page, quotas, tokens, top, usage
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -37,18 +37,35 @@ def _file(path):
     return path
 
 
+def _steps_of(command):
+    """Returns a function that adds a step to a command that has several, such as 'token create'."""
+    steps = command.add_subparsers(dest="step", metavar="STEP", required=True)
+
+    def add(name, function, help):
+        step = steps.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        step.add_argument("--json", action="store_true", help="print the answer as JSON")
+        step.add_argument("--name", default="default", metavar="NAME", help="name of the cluster, if this machine has several (default: default)")
+        step.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+        step.set_defaults(function=function)
+        return step
+
+    return add
+
+
+def _add_quotas(add):
+    step = _steps_of(add("quota", None, "limit what users may have of a cluster: sessions at a time, device time a day, weight and priority"))
+    change = step("set", quotas.change, "set limits of a user, and keep the other limits; an operator's command")
+    change.add_argument("--user", required=True, metavar="NAME", help="whose limits; '*': everybody without a limit of their own")
+    change.add_argument("--sessions", metavar="N|none", help="how many sessions at a time; one more waits until another ends")
+    change.add_argument("--device-seconds", metavar="S|none", help="device time a day (UTC), summed over devices; then computations are refused")
+    change.add_argument("--weight", metavar="W|none", help="the largest weight of a session ('pathways share')")
+    change.add_argument("--priority", metavar="P|none", help="the largest priority of a session")
+    change.add_argument("--remove", action="store_true", help="remove all limits of the user that are not given")
+    step("list", quotas.list_all, "show the limits and what is used of them; without an operator's token, one's own")
+
+
 def _add_tokens(add):
-    token = add("token", None, "make, list and revoke the tokens with which users, operators and workers enter a cluster; an operator's command")
-    steps = token.add_subparsers(dest="step", metavar="STEP", required=True)
-
-    def step(name, function, help):
-        command = steps.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-        command.add_argument("--json", action="store_true", help="print the answer as JSON")
-        command.add_argument("--name", default="default", metavar="NAME", help="name of the cluster, if this machine has several (default: default)")
-        command.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
-        command.set_defaults(function=function)
-        return command
-
+    step = _steps_of(add("token", None, "make, list and revoke the tokens with which users, operators and workers enter a cluster; an operator's command"))
     create = step("create", tokens.create, "make a token, and print its token file: 'pathways login' stores it for its owner")
     create.add_argument("--user", required=True, metavar="NAME", help="who it is for: letters, digits, and any of . _ @ -")
     create.add_argument("--role", choices=("user", "operator", "worker"), default="user",
@@ -263,6 +280,7 @@ def parser():
     check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
 
     _add_tokens(add)
+    _add_quotas(add)
 
     add("down", launchers.down, "stop the cluster that 'up' started")
 

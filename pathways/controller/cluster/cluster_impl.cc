@@ -52,6 +52,10 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
     if (self == nullptr) return;
     self->slices_->EndSession(session);
     self->observation_->OnSessionEnded(session);
+    self->quotas_->OnEnded(session);
+    self->Post([weak] {
+      if (auto cluster = weak.lock()) cluster->ApplyQuotas();
+    });
     if (session < kFirstObserver) self->observation_->Note("client left", absl::StrCat("client ", session.v), session);
   });
   cluster->slices_ =
@@ -67,6 +71,7 @@ std::shared_ptr<ClusterImpl> ClusterImpl::Create(ClusterOptions options, const E
   cluster->housekeeping_->Configure(cluster->options_.host_config, nullptr);
   cluster->observation_ =
       std::make_unique<Observation>(cluster->options_, cluster->fabric_.get(), cluster->housekeeping_.get(), environment.clock);
+  cluster->MakeQuotas();
   cluster->reports_ = std::make_unique<GroupedReports>(cluster->fabric_.get(), &cluster->strand_, environment.timers);
   cluster->trace_ =
       std::make_unique<TraceRecording>(cluster->fabric_.get(), cluster->housekeeping_.get(),
@@ -190,13 +195,64 @@ absl::StatusOr<std::shared_ptr<Session>> ClusterImpl::OpenNow(session::NewSessio
   return opened;
 }
 
+void ClusterImpl::MakeQuotas() {
+  identity::ClusterIdentity* const identity = options_.identity;
+  UserQuotas::Environment environment;
+  environment.quota_of = [identity](const std::string& user) {
+    return identity == nullptr ? identity::Quota() : identity->quotas().Of(user);
+  };
+  environment.wall_clock = [identity] { return identity == nullptr ? absl::UnixEpoch() : identity->Now(); };
+  quotas_ = std::make_unique<UserQuotas>(std::move(environment), options_.used_today);
+  observation_->OnDeviceSeconds([this](SessionId session, double seconds) {
+    if (const auto opened = sessions_->opened().find(session); opened != sessions_->opened().end())
+      quotas_->CountDeviceSeconds(opened->second.session->about().user, seconds);
+  });
+}
+
+void ClusterImpl::ApplyQuotas() {
+  if (options_.identity == nullptr || stopped_) return;
+  quotas_->Recheck();
+  for (const auto& [id, opened] : sessions_->opened()) {
+    if (opened.session->about().limited()) opened.session->RefuseComputations(quotas_->Spent(opened.session->about().user));
+  }
+}
+
+absl::Status ClusterImpl::CheckQuota(SessionId session, const gang::ShareChange& change) {
+  const SessionImpl* found = sessions_->Find(session);
+  if (found == nullptr || !found->about().limited()) return absl::OkStatus();
+  return quotas_->ShareOf(found->about().user, fabric_->gangs().ClientOf(session).share, change).status();
+}
+
+std::vector<session::UserUse> ClusterImpl::Use() {
+  std::set<std::string> users = quotas_->users();
+  std::vector<session::UserUse> use;
+  for (const std::string& user : users) use.push_back({user, quotas_->sessions(user), quotas_->device_seconds(user)});
+  return use;
+}
+
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
-  using Opened = absl::StatusOr<std::shared_ptr<Session>>;
-  const absl::Status sound = gang::Changed({}, session.share).status();
-  const gang::ShareChange share = session.share;
-  Opened opened = sound.ok() ? OpenNow(std::move(session)) : Opened(sound);
-  if (opened.ok() && !share.empty())
-    sessions_->ChangeShare((*opened)->id(), share).status().IgnoreError();  // it was checked above
+  const bool limited = session.limited();
+  absl::StatusOr<gang::Share> share =
+      limited ? quotas_->ShareOf(session.user, {}, session.share) : gang::Changed({}, session.share);
+  if (!share.ok()) return Answer(absl::StatusOr<std::shared_ptr<Session>>(share.status()), std::move(done));
+  if (!limited) return OpenWithin(std::move(session), *share, std::move(done));
+  UserQuotas::Request request{session.user, session.description, session.client, std::move(session.tell), nullptr};
+  request.open = [this, session = std::move(session), share = *share, done = std::move(done)]() mutable {
+    OpenWithin(std::move(session), share, std::move(done));
+  };
+  quotas_->Ask(std::move(request));
+}
+
+// Opens a session whose user has room for it.
+void ClusterImpl::OpenWithin(session::NewSession session, const gang::Share& share,
+                             ResultCallback<std::shared_ptr<Session>> done) {
+  const std::string user = session.limited() ? session.user : "";
+  absl::StatusOr<std::shared_ptr<Session>> opened = OpenNow(std::move(session));
+  if (opened.ok() && share != gang::Share()) fabric_->gangs().SetShare((*opened)->id(), share);
+  if (opened.ok() && !user.empty()) {
+    quotas_->OnOpened((*opened)->id(), user);
+    sessions_->Find((*opened)->id())->RefuseComputations(quotas_->Spent(user));
+  }
   Answer(std::move(opened), std::move(done));
 }
 

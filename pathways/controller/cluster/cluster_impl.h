@@ -20,7 +20,7 @@
 //   - cluster_away.cc: hosts whose connections have broken
 //   - cluster_status.cc: status, requests of operators
 // Other classes do the rest: SessionRegistry (sessions, calls to their clients), GroupedReports (completions that hosts report
-// for others), Observation (events, hangs, usage), TraceRecording, Housekeeping and Slices.
+// for others), UserQuotas, Observation (events, hangs, usage), TraceRecording, Housekeeping and Slices.
 //
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
@@ -48,6 +48,7 @@
 #include "pathways/controller/cluster/grouped_reports.h"
 #include "pathways/controller/cluster/session_registry.h"
 #include "pathways/controller/cluster/trace_recording.h"
+#include "pathways/controller/cluster/user_quotas.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/hosts/host_link.h"
 #include "pathways/controller/housekeeping/housekeeping.h"
@@ -93,6 +94,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void ChangeShare(SessionId session, const gang::ShareChange& change, ResultCallback<gang::Share> done) override {
     Answer(sessions_->ChangeShare(session, change), std::move(done));
   }
+  absl::Status CheckQuota(SessionId session, const gang::ShareChange& change) override;
+  void OnQuotasChanged() override { ApplyQuotas(); }
+  std::vector<session::UserUse> Use() override;
   std::shared_ptr<const SpareDevices> Spares(SessionId session) override;
   void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override {
     Answer(AddSlice(session, request), std::move(done));
@@ -178,6 +182,10 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   }
 
   // -- cluster_impl.cc
+  void MakeQuotas();
+  // Opens sessions that waited for a quota, and refuses the computations of users who have used up theirs.
+  void ApplyQuotas();
+  void OpenWithin(session::NewSession session, const gang::Share& share, ResultCallback<std::shared_ptr<Session>> done);
   void AddConnection(std::unique_ptr<net::Connection> connection);
   void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) override;
   // Counts a frame of a host's stream, and takes its acknowledgements. Returns false if the link is closing.
@@ -258,6 +266,7 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   std::unique_ptr<GroupedReports> reports_;
   std::unique_ptr<Observation> observation_;
   std::unique_ptr<TraceRecording> trace_;
+  std::unique_ptr<UserQuotas> quotas_;
   std::unique_ptr<SessionRegistry> sessions_;
   std::unique_ptr<Slices> slices_;
   std::unique_ptr<net::Listener> listener_;

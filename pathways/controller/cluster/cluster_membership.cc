@@ -298,6 +298,7 @@ void ClusterImpl::Tick() {
   const std::vector<LinkId> silent = PingLinks(now, slept);
   housekeeping_->WatchHealth();
   observation_->Tick(slept, sessions_->All());
+  ApplyQuotas();
   fabric_->gangs().recent().Tick(now);
   for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
   for (LinkId id : silent) OnSilent(id);

@@ -148,6 +148,10 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
                               fabric_->gangs().ClientOf(id)});
     if (opened.away_since.has_value()) report.clients.back().seconds_away = absl::ToDoubleSeconds(now - *opened.away_since);
   }
+  for (UserQuotas::Queued& queued : quotas_->queue()) {
+    if (!user.has_value() || queued.user == *user)
+      report.waiting_clients.push_back({std::move(queued.description), queued.user, queued.position, std::move(queued.why)});
+  }
   report.slices = slices_->Status();
   observation_->AddTo(&report);
   if (user.has_value()) HideOthers(*user, &report);

@@ -85,6 +85,7 @@ void Observation::Note(std::string kind, std::string text, SessionId client) {
 
 void Observation::Tick(bool slept, absl::Span<SessionImpl* const> sessions) {
   const absl::Time now = clock_->Now();
+  CountDone();
   if (now - usage_stored_ >= kUsageEvery) StoreUsage(sessions);
   LookAtGangs(now);
   if (slept) watch_.Forgive(now);
@@ -97,12 +98,19 @@ void Observation::Tick(bool slept, absl::Span<SessionImpl* const> sessions) {
   });
 }
 
+// Takes what has ended even if nobody stores it, so that it does not pile up.
+void Observation::CountDone() {
+  for (const auto& [session, done] : fabric_->gangs().TakeDone()) {
+    const double seconds = done.device_microseconds * 1e-6;
+    usage_.Add(session, {.device_seconds = seconds, .computations = done.gangs});
+    if (on_device_seconds_) on_device_seconds_(session, seconds);
+  }
+}
+
 void Observation::StoreUsage(absl::Span<SessionImpl* const> sessions) {
   const absl::Time now = clock_->Now();
   const double seconds = absl::ToDoubleSeconds(now - std::exchange(usage_stored_, now));
-  // Taken even if they are not stored, so that they do not pile up.
-  for (const auto& [session, done] : fabric_->gangs().TakeDone())
-    usage_.Add(session, {.device_seconds = done.device_microseconds * 1e-6, .computations = done.gangs});
+  CountDone();
   for (const auto& [session, took] : fabric_->TakeCompileTimes())
     usage_.Add(session, {.compile_seconds = absl::ToDoubleSeconds(took)});
   if (store_usage_) {

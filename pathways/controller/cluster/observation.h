@@ -10,6 +10,7 @@
 // Invariant OV-1: at most one question is under way. Strand-confined.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,6 +43,10 @@ class Observation {
   // Counts the session's use from now on for this user; empty: an unknown one.
   void CountUsage(SessionId session, const std::string& user) { usage_.Open(session, user.empty() ? kUnknownUser : user); }
   void OnSessionEnded(SessionId session) { usage_.End(session); }
+  // Sets the listener for device seconds, which Tick and StoreUsage call for each session that has computed.
+  void OnDeviceSeconds(std::function<void(SessionId session, double seconds)> listener) {
+    on_device_seconds_ = std::move(listener);
+  }
   // Stores the use since the last call. Tick calls it; ClusterImpl does so at the end.
   void StoreUsage(absl::Span<SessionImpl* const> sessions);
   void Note(std::string kind, std::string text, SessionId client = {});  // `client`: the one that it concerns; none: all
@@ -50,6 +55,7 @@ class Observation {
  private:
   static constexpr char kUnknownUser[] = "(unknown)";
   using Examinations = Housekeeping::ExaminationsByHost;
+  void CountDone();
   void LookAtGangs(absl::Time now);
   void Judge(const Examinations& examinations);
   HangStatus Describe(const HangWatch::Hang& hang, const Examinations& examinations, bool* only_inputs) const;
@@ -61,6 +67,7 @@ class Observation {
   HangWatch watch_;
   const usage::Store store_usage_;  // may be null
   usage::UsageMeter usage_;
+  std::function<void(SessionId, double)> on_device_seconds_;  // may be null
   absl::Time usage_stored_;
   bool asking_ = false;
   std::map<gang::GangId, HangStatus> hangs_;  // named, and not ended

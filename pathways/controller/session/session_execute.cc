@@ -49,6 +49,7 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
   CheckedExecute call;
   PW_ASSIGN_OR_RETURN(call.executable, FindExecutable(request.executable));
   PW_RETURN_IF_ERROR(call.executable->gone);
+  PW_RETURN_IF_ERROR(refusal_);
   const program::Executable& record = *call.executable->record;
   if (!request.devices.empty() && request.devices != record.devices) {
     return absl::UnimplementedError(

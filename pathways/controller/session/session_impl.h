@@ -74,6 +74,8 @@ class SessionImpl final : public Session {
   std::vector<Record> Suspend();
   void Resume();  // after Move
   bool moving() const { return preparation_ != nullptr; }
+  // Fails all computations with this error from now on, until it is called with OK.
+  void RefuseComputations(absl::Status refusal) { refusal_ = std::move(refusal); }
 
   size_t num_arrays() const { return arrays_.size(); }
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
@@ -273,6 +275,7 @@ class SessionImpl final : public Session {
   std::shared_ptr<Preparation> preparation_;  // while a move is prepared
   std::shared_ptr<Reloading> reloading_;      // while programs are loaded on hosts that took seats
   bool suspended_ = false;
+  absl::Status refusal_;  // of computations
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
   absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
   SessionDevices devices_;

@@ -57,6 +57,13 @@ def revoke_token(address, token_id):
     return _ask(address, 10.0, "--token-revoke", address, f"--token-id={token_id}")
 
 
+def quotas(address, user=None, limits=None):
+    """Changes the limits of a user, if one is named; "*" is everybody without limits of their own. limits: {name: number or "none"}. Returns {"quotas":
+    [{"user", limits ...}, ...], "users": [{"user", "sessions", "device_seconds"}, ...]}: the limits, and the use of today."""
+    change = [] if user is None else [f"--quota-user={user}", *(f"--quota-{name.replace('_', '-')}={value}" for name, value in (limits or {}).items())]
+    return _ask(address, 10.0, "--quota", address, *change)
+
+
 def _ask(address, seconds, *question, access=None):
     return json.loads(_say(address, seconds, *question, access=access))
 

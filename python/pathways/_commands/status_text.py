@@ -88,6 +88,7 @@ def render(report, address):
         lines += [line for host in here for line in _host(host, devices)] if len(hosts) <= SHOWN_HOSTS else _many(here, devices)
     if clients:
         lines += ["", *map(_client, clients)]
+    lines += [f"  waiting client   {one['description']}   {one['why']}" for one in report.get("waiting_clients", ())]
     if slices := report.get("slices"):
         lines += ["", *map(_slice, slices)]
     if hangs := report.get("hangs"):

@@ -299,6 +299,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     }
     PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
     PW_RETURN_IF_ERROR(entry->gone);
+    PW_RETURN_IF_ERROR(refusal_);
     PW_RETURN_IF_ERROR(CheckProgramArgs(*entry, request.args, &args));
     if (entry->steps != nullptr) return devices_.Check(entry->devices);
     for (const dispatch::LoweredHost& part : entry->lowered.hosts) {

@@ -1,0 +1,32 @@
+// NewSession: the parameters of a session that is to be opened; UserUse: what a user has of the cluster.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "pathways/gang/share.h"
+
+namespace pw::session {
+
+struct NewSession {          // parameters of OpenSession
+  std::string description;   // for display: "jax client at 127.0.0.1:3312"
+  gang::ShareChange share;   // of the devices' time, if not the default
+  bool observer = false;     // sends operators' requests; not counted as a client
+  std::string user = {};     // the owner; empty: a process of the controller's user, or unknown
+  bool is_operator = false;  // its files are those of the hosts' own user
+  // Of a user whose quota may make it wait: expires when the client no longer waits; takes a line that says why it waits.
+  std::weak_ptr<void> client = {};
+  std::function<void(const std::string&)> tell = {};
+
+  bool limited() const { return !user.empty() && !is_operator && !observer; }  // by the user's quota
+};
+
+struct UserUse {
+  std::string user;
+  int64_t sessions = 0;       // open
+  double device_seconds = 0;  // today
+};
+
+}  // namespace pw::session

@@ -1,0 +1,178 @@
+// Quotas of users through the session protocol: a client, the session service and a controller with users.
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "pathways/client/remote_cluster.h"
+#include "pathways/identity/cluster_identity.h"
+#include "tests/session/served_cluster.h"
+
+namespace pw::session {
+namespace {
+
+using identity::Role;
+using ::pathways::v1::QuotaQuestion;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class QuotasTest : public ::testing::Test {
+ protected:
+  QuotasTest() {
+    for (const auto& [user, role] : {std::pair{"ada", Role::kUser}, {"bob", Role::kUser}, {"olga", Role::kOperator}})
+      tokens_[user] = *identity_->CreateToken({user, role});
+    t_.network.SetProofOfAccepted(net::PeerProof::kStranger);
+  }
+
+  std::unique_ptr<client::RemoteCluster> Door(const std::string& user) {
+    client::RemoteCluster::Options options;
+    options.controller = t_.service_address;
+    options.retry = false;
+    options.token = tokens_.at(user);
+    options.say = [this](const std::string& line) { said_.push_back(line); };
+    return std::make_unique<client::RemoteCluster>(options,
+                                                   client::Link::Environment{&t_.cut, &t_.client_strand, &t_.timers, &t_.clock});
+  }
+  using Opened = absl::StatusOr<std::shared_ptr<Session>>;
+  // Asks for a session; the result is there once it is open or refused.
+  std::shared_ptr<std::optional<Opened>> Ask(client::RemoteCluster& door, NewSession wanted) {
+    auto opened = std::make_shared<std::optional<Opened>>();
+    t_.client_strand.Post([&door, wanted = std::move(wanted), opened]() mutable {
+      door.OpenSession(std::move(wanted), [opened](Opened session) { *opened = std::move(session); });
+    });
+    t_.Run();
+    return opened;
+  }
+  absl::StatusOr<std::string> Quotas(client::RemoteCluster& door, const QuotaQuestion& question) {
+    return t_.Await<std::string>([&](auto done) { door.AskQuotas(question, std::move(done)); });
+  }
+  static QuotaQuestion Sessions(const std::string& user, int64_t sessions) {
+    QuotaQuestion question;
+    question.mutable_change()->set_user(user);
+    question.mutable_change()->set_sessions(sessions);
+    return question;
+  }
+  static QuotaQuestion Listing() {
+    QuotaQuestion question;
+    question.set_list(true);
+    return question;
+  }
+
+  WallClock clock_;
+  const std::string folder_ = absl::StrCat(::testing::TempDir(), "pw_quotas_test_", ::getpid(), "_",
+                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::unique_ptr<identity::ClusterIdentity> identity_ = *identity::ClusterIdentity::Open(folder_, &clock_);
+  static controller::ClusterOptions With(identity::ClusterIdentity* identity) {
+    controller::ClusterOptions options;
+    options.identity = identity;
+    return options;
+  }
+  ServedCluster t_{1, 4, absl::Minutes(10), With(identity_.get())};
+  std::map<std::string, std::string> tokens_;
+  std::vector<std::string> said_;
+};
+
+TEST_F(QuotasTest, AClientWaitsUntilASessionOfItsUserEnds) {
+  auto olga = Door("olga"), ada = Door("ada"), bob = Door("bob");
+  ASSERT_TRUE(Quotas(*olga, Sessions("*", 1)).ok());
+  auto first = Ask(*ada, {"first"}), second = Ask(*ada, {"second"}), third = Ask(*ada, {"third"}), bobs = Ask(*bob, {"bob's"});
+  ASSERT_TRUE(first->has_value() && (*first)->ok());
+  EXPECT_TRUE(bobs->has_value() && (*bobs)->ok()) << "others do not wait for ada";
+  EXPECT_FALSE(second->has_value() || third->has_value());
+  EXPECT_THAT(said_, ElementsAre(AllOf(HasSubstr("user 'ada' has 1 sessions, and the quota is 1"), HasSubstr("position 1")),
+                                 HasSubstr("position 2")));
+  first->reset();
+  t_.Run();
+  ASSERT_TRUE(second->has_value());
+  EXPECT_TRUE((*second)->ok()) << (*second)->status();
+  EXPECT_FALSE(third->has_value());
+  EXPECT_THAT(said_.back(), HasSubstr("position 1"));
+  ASSERT_TRUE(Quotas(*olga, Sessions("*", 2)).ok());
+  t_.Run();
+  EXPECT_TRUE(third->has_value() && (*third)->ok()) << "a larger quota is in force at once";
+}
+
+TEST_F(QuotasTest, ARevokedTokenLeavesTheQueue) {
+  auto olga = Door("olga"), ada = Door("ada");
+  ASSERT_TRUE(Quotas(*olga, Sessions("ada", 0)).ok());
+  auto waiting = Ask(*ada, {"ada's"});
+  EXPECT_FALSE(waiting->has_value());
+  const std::string status = *t_.Await<std::string>([&](auto done) { olga->GetStatus(std::move(done)); });
+  EXPECT_THAT(status, HasSubstr("\"waiting_clients\":[{\"description\":\"ada's"));
+  ASSERT_EQ(identity_->RevokeToken(identity::TokenId(tokens_["ada"])), absl::OkStatus());
+  t_.Run();
+  ASSERT_TRUE(waiting->has_value());
+  EXPECT_TRUE(absl::IsUnauthenticated((*waiting)->status())) << (*waiting)->status();
+}
+
+TEST_F(QuotasTest, OperatorsHaveNoQuota) {
+  auto olga = Door("olga");
+  ASSERT_TRUE(Quotas(*olga, Sessions("*", 0)).ok());
+  auto session = Ask(*olga, {"olga's", {.weight = 9, .priority = {}}});
+  ASSERT_TRUE(session->has_value());
+  EXPECT_TRUE((*session)->ok()) << (*session)->status();
+}
+
+TEST_F(QuotasTest, UsersSeeTheirOwnAndOperatorsSetAll) {
+  auto olga = Door("olga"), ada = Door("ada");
+  ASSERT_TRUE(Quotas(*olga, Sessions("*", 3)).ok());
+  ASSERT_TRUE(Quotas(*olga, Sessions("bob", 1)).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied(Quotas(*ada, Sessions("ada", 9)).status()));
+  EXPECT_EQ(*Quotas(*ada, Listing()), R"({"quotas":[{"user":"ada","sessions":3}],"users":[]})");
+  EXPECT_EQ(*Quotas(*olga, Listing()), R"({"quotas":[{"user":"*","sessions":3},{"user":"bob","sessions":1}],"users":[]})");
+  EXPECT_TRUE(absl::IsInvalidArgument(Quotas(*olga, Sessions("ada", -1)).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(Quotas(*olga, {}).status()));
+}
+
+TEST_F(QuotasTest, SharesStayWithinTheQuotaUnlessAnOperatorChangesThem) {
+  auto olga = Door("olga"), ada = Door("ada");
+  QuotaQuestion question;
+  question.mutable_change()->set_user("ada");
+  question.mutable_change()->set_weight(2);
+  ASSERT_TRUE(Quotas(*olga, question).ok());
+  EXPECT_TRUE(absl::IsPermissionDenied((*Ask(*ada, {"greedy", {.weight = 3, .priority = {}}}))->status()));
+  const auto session = Ask(*ada, {"modest", {.weight = 2, .priority = {}}});
+  ASSERT_TRUE((*session)->ok());
+  const auto change = [&](client::RemoteCluster& door, double weight) {
+    return t_
+        .Await<gang::Share>(
+            [&](auto done) { door.ChangeShare((***session)->id(), {.weight = weight, .priority = {}}, std::move(done)); })
+        .status();
+  };
+  EXPECT_TRUE(absl::IsPermissionDenied(change(*ada, 3)));
+  EXPECT_EQ(change(*ada, 1), absl::OkStatus());
+  EXPECT_EQ(change(*olga, 3), absl::OkStatus());
+}
+
+class Frames : public net::Connection::Handler {
+ public:
+  void OnFrame(net::Frame frame) override { EXPECT_TRUE(last.ParseFromString(frame.header)); }
+  void OnClosed(const absl::Status&) override {}
+  ::pathways::v1::ControllerFrame last;
+};
+
+TEST_F(QuotasTest, AnObserverComputesNothing) {
+  // Else users could have sessions that no quota counts, by calling them observers.
+  Frames frames;
+  std::unique_ptr<net::Connection> connection;
+  t_.transport.Connect(t_.service_address, absl::InfiniteDuration(), [&](auto connected) { connection = *std::move(connected); });
+  t_.Run();
+  connection->Start(&frames);
+  ::pathways::v1::ClientFrame hello, request;
+  hello.mutable_hello()->set_version(1);
+  hello.mutable_hello()->set_observer(true);
+  hello.mutable_hello()->set_token(tokens_["ada"]);
+  connection->Send(hello.SerializeAsString());
+  t_.Run();
+  ASSERT_TRUE(frames.last.has_welcome());
+  request.set_first(1);
+  request.add_requests()->mutable_make_error_array()->set_result(1);
+  connection->Send(request.SerializeAsString());
+  t_.Run();
+  EXPECT_THAT(frames.last.ended().message(), HasSubstr("computes nothing"));
+}
+
+}  // namespace
+}  // namespace pw::session
