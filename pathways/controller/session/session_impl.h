@@ -1,12 +1,12 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
-//   - session_impl.cc: beginning and end, helpers of all families
+//   - session_impl.cc: beginning and end
 //   - arrays/session_host_buffers.cc: bytes that clients send apart from requests; session_arrays_files.cc: saving, loading
 //   - arrays/session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
 //   - arrays/session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
-// Parts: SessionDevices (devices that it may use), SessionFunctions (Python on hosts), SessionPublications (arrays for other
+// Parts: SessionContext (what all families use), SessionFunctions (Python on hosts), SessionPublications (arrays for other
 // sessions), PendingReads (requests that wait for arrays), and others.
 //
 // The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
@@ -27,10 +27,10 @@
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/session/context/session_context.h"
 #include "pathways/controller/session/executable_entry.h"
 #include "pathways/controller/session/pending_reads.h"
 #include "pathways/controller/session/run_results.h"
-#include "pathways/controller/session/session_devices.h"
 #include "pathways/controller/session/session_lanes.h"
 #include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/executable.h"
@@ -43,12 +43,12 @@ class SessionFunctions;
 class SessionPublications;
 using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
 
-class SessionImpl final : public Session {
+class SessionImpl final : public Session, private SessionContext {
  public:
-  using ArraySpec = buffers::ArraySpec;
-  using Arrays = absl::Span<const Handle>;
-  using SpecPtr = std::shared_ptr<const ArraySpec>;
-  using Record = buffers::LogicalArray::Ref;
+  using SessionContext::Arrays;
+  using SessionContext::ArraySpec;
+  using SessionContext::Record;
+  using SessionContext::SpecPtr;
 
   // `fabric` outlives the session. `on_end` is called in the destructor, last.
   SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
@@ -139,28 +139,6 @@ class SessionImpl final : public Session {
   friend class SessionFunctions;
   friend class SessionPublications;
   struct CheckedExecute;
-
-  // -- session_impl.cc
-  template <class T>
-  void Answer(ResultCallback<T> done, absl::StatusOr<T> result) {
-    fabric_->Post([done = std::move(done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
-  }
-  void Answer(StatusCallback done, absl::Status status);
-  // Binds `error` to those result handles that can be used, and returns it.
-  absl::Status Fail(Arrays results, absl::Span<const SpecPtr> specs, const absl::Status& error);
-  void InsertError(Handle result, SpecPtr spec, const absl::Status& error);
-  // Returns a new array with one completion outstanding: the caller gives it by OnDone when all commands are planned.
-  Record NewRecord(const SpecPtr& spec);
-  absl::Status CheckSpec(const ArraySpec& spec) const;
-  // Adds another handle for the same record, with `spec`.
-  void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
-  // Adds a string array made of cells of others.
-  void InsertStrings(Handle result, SpecPtr spec, StringCells cells);
-  void Consume(Arrays arrays, CopySemantics semantics);
-  absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(Arrays arrays);
-  // Returns the number of a new command for the host; each of `results` waits for its completion.
-  OpId NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done = nullptr);
-  void Trace(OpId op, const std::string& what, gang::GangId gang = {});
 
   // -- session_host_buffers.cc
   absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not arrived
@@ -266,19 +244,13 @@ class SessionImpl final : public Session {
   void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::ProgramRun* message);
   void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
 
-  const SessionId id_;
   const session::NewSession about_;
-  Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
   std::shared_ptr<Preparation> preparation_;  // while a move is prepared
   std::shared_ptr<Reloading> reloading_;      // while programs are loaded on hosts that took seats
   bool suspended_ = false;
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
   absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
-  SessionDevices devices_;
-  const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
-
-  ArrayTable arrays_;
   SessionLanes lanes_;
   absl::flat_hash_map<Handle, StagedBuffer> staged_;
   int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // the bytes of `staged_`: from the client, from hosts
@@ -293,7 +265,6 @@ class SessionImpl final : public Session {
   const std::unique_ptr<ProgramSteps> steps_;
   const std::unique_ptr<SessionFunctions> functions_;
   std::unique_ptr<SessionPublications> publications_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   RunResults run_results_;
 };
 

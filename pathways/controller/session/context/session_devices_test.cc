@@ -1,4 +1,4 @@
-#include "pathways/controller/session/session_devices.h"
+#include "pathways/controller/session/context/session_devices.h"
 
 #include <string>
 #include <utility>
