@@ -20,13 +20,11 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
                FetchByLane(array, std::move(fetch), std::move(done));
              }),
-      room_(fabric->limits().staged_bytes),
+      host_buffers_(this),
       steps_(std::make_unique<ProgramSteps>(this)),
       functions_(std::make_unique<SessionFunctions>(this)),
       publications_(std::make_unique<SessionPublications>(this, std::move(publications))),
-      run_results_(fabric) {
-  fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
-}
+      run_results_(fabric) {}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
@@ -35,10 +33,10 @@ SessionImpl::~SessionImpl() {
   EndPreparation(ended);
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
-  for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
+  host_buffers_.EndAdmissions(ended);
   reads_.End(ended);
   run_results_.End(ended);
-  for (auto& [handle, filling] : std::exchange(filling_, {})) AnswerFilling(std::move(filling), ended);
+  host_buffers_.EndFills(ended);
   arrays_.Clear();
   fabric_->groups().set_ending_session(SessionId());
   std::move(on_end_)();
@@ -48,6 +46,11 @@ void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const
   PoisonProgramResults(lost, error);
   arrays_.OnDevicesLost(lost, error);
   StopLoading(lost);
+}
+
+void SessionImpl::OnTick(absl::Time now, bool slept) {
+  publications_->OnTick(now);
+  host_buffers_.OnTick(now, slept || suspended_);
 }
 
 void SessionImpl::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {

@@ -1,12 +1,12 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
 //   - session_impl.cc: beginning and end
-//   - arrays/session_host_buffers.cc: bytes that clients send apart from requests; session_arrays_files.cc: saving, loading
+//   - arrays/session_arrays_files.cc: saving, loading
 //   - arrays/session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
 //   - arrays/session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
-// Parts: SessionContext (what all families use), SessionFunctions (Python on hosts), SessionPublications (arrays for other
+// Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), SessionFunctions (Python on hosts), SessionPublications (arrays for other
 // sessions), PendingReads (requests that wait for arrays), and others.
 //
 // The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
@@ -22,11 +22,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/arrays/array_table.h"
-#include "pathways/controller/arrays/host_buffers.h"
-#include "pathways/controller/arrays/staging_admission.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/session/arrays/host_buffer_store.h"
 #include "pathways/controller/session/context/session_context.h"
 #include "pathways/controller/session/executable_entry.h"
 #include "pathways/controller/session/pending_reads.h"
@@ -80,8 +79,7 @@ class SessionImpl final : public Session, private SessionContext {
   size_t num_executables() const { return executables_.size(); }
   size_t num_programs() const { return programs_.size(); }
   size_t num_program_runs() const { return program_runs_.size(); }
-  int64_t staged_bytes() const;  // of host buffers, in any state
-  const StagingAdmission& staging_admission() const { return room_; }
+  const HostBufferStore& host_buffers() const { return host_buffers_; }
   void OnTick(absl::Time now, bool slept);  // once a tick; `slept`: this process was stopped for a while
 
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
@@ -94,12 +92,14 @@ class SessionImpl final : public Session, private SessionContext {
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }
 
-  void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override;
-  void ForgetHostBuffer(Handle handle) override;
-  void FailHostBuffer(Handle handle, absl::Status error) override;
-  absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
-  void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override;
-  absl::Status DeleteHostBuffer(Handle handle) override;
+  void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override {
+    host_buffers_.Announce(handle, bytes, std::move(admitted));
+  }
+  void ForgetHostBuffer(Handle handle) override { host_buffers_.Forget(handle); }
+  void FailHostBuffer(Handle handle, absl::Status error) override { host_buffers_.Fail(handle, std::move(error)); }
+  absl::Status StoreHostBuffer(Handle handle, Bytes data) override { return host_buffers_.Store(handle, std::move(data)); }
+  void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override { host_buffers_.Lookup(handle, std::move(done)); }
+  absl::Status DeleteHostBuffer(Handle handle) override { return host_buffers_.Delete(handle); }
 
   absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override;
   absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override;
@@ -139,17 +139,6 @@ class SessionImpl final : public Session, private SessionContext {
   friend class SessionFunctions;
   friend class SessionPublications;
   struct CheckedExecute;
-
-  // -- session_host_buffers.cc
-  absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not arrived
-  absl::Status CheckStore(Handle handle) const;
-  absl::Status Store(Handle handle, Bytes data, bool announced);
-  StagingAdmission::Held HeldBytes() const { return {unasked_bytes_, fabric_->outgoing().bytes(id_)}; }
-  void AdmitStores();  // called when there may be room
-  void DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Bytes>& data);
-  void AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error);
-  void OnFetched(Handle host_buffer, absl::StatusOr<Bytes> result);
-  void AnswerFilling(FillingBuffer filling, const absl::StatusOr<Bytes>& result);
 
   // -- session_arrays_make.cc
   absl::Status CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources, std::vector<int64_t>* bytes) const;
@@ -252,12 +241,7 @@ class SessionImpl final : public Session, private SessionContext {
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
   absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
   SessionLanes lanes_;
-  absl::flat_hash_map<Handle, StagedBuffer> staged_;
-  int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // the bytes of `staged_`: from the client, from hosts
-  StagingAdmission room_;
-  std::optional<absl::Time> stalled_since_;
-  absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
-  absl::flat_hash_map<Handle, FillingBuffer> filling_;
+  HostBufferStore host_buffers_;
   PendingReads reads_;
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;

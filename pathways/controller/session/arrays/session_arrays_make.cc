@@ -57,20 +57,20 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
       return absl::InvalidArgumentError(absl::StrCat("a host buffer of type ", std::string(buffers::Name(source.layout.dtype)),
                                                      " for an array of ", std::string(buffers::Name(spec.dtype))));
     }
-    if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || awaited_.contains(source.host_buffer)) {
+    if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || host_buffers_.IsAwaited(source.host_buffer)) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is 0, or is named by two sources"));
     }
     if (source.by_lane) PW_RETURN_IF_ERROR(lanes_.CheckSource(spec, source));
-    if (filling_.contains(source.host_buffer)) {
+    if (host_buffers_.IsFilling(source.host_buffer)) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is still being filled by a copy"));
     }
     bytes->push_back(0);
-    auto staged = staged_.find(source.host_buffer);
-    if (staged != staged_.end() && !staged->second.error.ok()) return staged->second.error;
+    const StagedBuffer* staged = host_buffers_.FindStaged(source.host_buffer);
+    if (staged != nullptr && !staged->error.ok()) return staged->error;
     if (strings) continue;
     PW_ASSIGN_OR_RETURN(bytes->back(), BytesOf(source.layout));
-    if (staged != staged_.end() && static_cast<int64_t>(staged->second.data.size()) != bytes->back()) {
-      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " has ", staged->second.data.size(),
+    if (staged != nullptr && static_cast<int64_t>(staged->data.size()) != bytes->back()) {
+      return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " has ", staged->data.size(),
                                                      " bytes, but its shape needs ", bytes->back()));
     }
   }
@@ -101,13 +101,13 @@ void SessionImpl::PutSource(const Record& record, const HostShard& source, int64
     lanes_.Leave(call.lane_buffer);
     return fabric_->gangs().Await(record);
   }
-  absl::StatusOr<Bytes> data = TakeStaged(source.host_buffer);
+  absl::StatusOr<Bytes> data = host_buffers_.Take(source.host_buffer);
   std::optional<Bytes> with_command;
   if (data.ok() && data->size() <= kChunkBytes) with_command = *data;
   std::vector<HostId> hosts = dispatch::PlanPut(
       fabric_->topology(), call, with_command, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
   if (!data.ok()) {
-    awaited_[source.host_buffer] = AwaitedBuffer{record, nullptr, std::move(hosts), call.transfer, bytes};
+    host_buffers_.Await(source.host_buffer, AwaitedBuffer{record, nullptr, std::move(hosts), call.transfer, bytes});
     fabric_->gangs().Await(record);
   } else if (!with_command.has_value()) {
     for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data, hosts.size() == 1);
@@ -119,10 +119,10 @@ absl::Status SessionImpl::MakeStringArray(Handle result, const SpecPtr& spec, co
   StringCells cells(spec->sharding.num_shards());
   for (const HostShard& source : sources) {
     auto cell = std::make_shared<StringCell>();
-    if (absl::StatusOr<Bytes> data = TakeStaged(source.host_buffer); data.ok()) {
+    if (absl::StatusOr<Bytes> data = host_buffers_.Take(source.host_buffer); data.ok()) {
       cell->data = *std::move(data);
     } else {
-      awaited_[source.host_buffer] = AwaitedBuffer{{}, cell};
+      host_buffers_.Await(source.host_buffer, AwaitedBuffer{{}, cell});
     }
     for (int32_t shard : source.shards) cells[shard] = cell;
   }
@@ -147,18 +147,13 @@ absl::Status SessionImpl::TryMakeArray(Handle result, const SpecPtr& spec, const
 void SessionImpl::DiscardSources(const std::vector<HostShard>& sources) {
   for (const HostShard& source : sources) {
     if (source.by_lane) {  // no host will ask for it
-      TakeStaged(source.host_buffer).status().IgnoreError();
+      host_buffers_.Take(source.host_buffer).status().IgnoreError();
       if (lanes_.HasBuffer(source.host_buffer)) continue;
       lanes_.Enter(source.host_buffer);
       lanes_.Leave(source.host_buffer);
       continue;
     }
-    if (source.host_buffer == 0 || filling_.contains(source.host_buffer) || awaited_.contains(source.host_buffer)) continue;
-    if (!staged_.contains(source.host_buffer)) {
-      awaited_[source.host_buffer] = AwaitedBuffer{};
-    } else {
-      TakeStaged(source.host_buffer).IgnoreError();
-    }
+    host_buffers_.Discard(source.host_buffer);
   }
 }
 
@@ -166,7 +161,7 @@ absl::Status SessionImpl::MakeArray(Handle result, const ArraySpec& spec, std::v
   auto shared = std::make_shared<const ArraySpec>(spec);
   const absl::Status status = TryMakeArray(result, shared, sources);
   if (!status.ok()) DiscardSources(sources);
-  AdmitStores();
+  host_buffers_.Admit();
   if (status.ok()) return status;
   return Fail({result}, {shared}, status);
 }

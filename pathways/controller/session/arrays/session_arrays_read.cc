@@ -68,27 +68,20 @@ void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::option
   const ArrayEntry* entry = nullptr;
   auto check = [&]() -> absl::Status {
     PW_ASSIGN_OR_RETURN(entry, CheckFetch(array, byte_strides, &bytes));
-    if (host_buffer == 0 || staged_.contains(host_buffer) || filling_.contains(host_buffer) || awaited_.contains(host_buffer)) {
-      return absl::AlreadyExistsError(absl::StrCat("host buffer ", host_buffer, " exists already, or is 0"));
-    }
-    if (bytes <= fabric_->limits().staged_bytes - fetched_bytes_) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "host buffer ", host_buffer, " of ", bytes, " bytes does not fit: ", fetched_bytes_,
-        " bytes wait in the controller for this client to pick them up, the limit is ", fabric_->limits().staged_bytes,
-        ": let go of arrays that were read, read smaller pieces, or ", kRaiseStagedLimit));
+    return host_buffers_.CheckFill(host_buffer, bytes);
   };
   if (absl::Status status = check(); !status.ok()) return Answer(std::move(done), status);
-  filling_[host_buffer].done = std::move(done);
+  host_buffers_.BeginFill(host_buffer, std::move(done));
   if (entry->strings != nullptr) return FetchStrings(host_buffer, *entry);
   const HostId host = fabric_->topology().FindDevice(entry->spec->sharding.devices()[0])->host;
   ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), *entry, byte_strides);
   fabric_->fetches().Add(command.fetch().fetch(), host, id_, bytes,
                          [this, host_buffer, effects = entry->effects](absl::StatusOr<Bytes> result) {
                            if (!result.ok() || effects == nullptr || effects->settled())
-                             return OnFetched(host_buffer, std::move(result));
+                             return host_buffers_.EndFill(host_buffer, std::move(result));
                            reads_.Hold({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
                              if (!status.ok()) result = status;
-                             OnFetched(host_buffer, std::move(result));
+                             host_buffers_.EndFill(host_buffer, std::move(result));
                            });
                          });
   fabric_->outbox().Add(host, std::move(command));
@@ -134,8 +127,8 @@ void SessionImpl::FetchByLane(Handle array, session::LaneFetch fetch, ResultCall
 
 void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
   reads_.Hold({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
-    if (!status.ok()) return OnFetched(host_buffer, status);
-    OnFetched(host_buffer, *cell->data);
+    if (!status.ok()) return host_buffers_.EndFill(host_buffer, status);
+    host_buffers_.EndFill(host_buffer, *cell->data);
   });
 }
 
