@@ -18,9 +18,14 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       on_end_(std::move(on_end)),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
-               FetchByLane(array, std::move(fetch), std::move(done));
+               reader_.FetchByLane(array, fetch, std::move(done));
              }),
       host_buffers_(this),
+      maker_(this, &host_buffers_, &lanes_),
+      rearranger_(this),
+      copier_(this),
+      reader_(this, &reads_, &host_buffers_, &lanes_),
+      files_(this, &reads_, about_),
       steps_(std::make_unique<ProgramSteps>(this)),
       functions_(std::make_unique<SessionFunctions>(this)),
       publications_(std::make_unique<SessionPublications>(this, std::move(publications))),

@@ -1,12 +1,10 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
 //   - session_impl.cc: beginning and end
-//   - arrays/session_arrays_files.cc: saving, loading
-//   - arrays/session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
-//   - arrays/session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
 //   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
 //   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
-// Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), SessionFunctions (Python on hosts), SessionPublications (arrays for other
+// Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger,
+// ArrayCopier, ArrayReader and ArrayFiles (requests for arrays), SessionFunctions (Python on hosts), SessionPublications (arrays for other
 // sessions), PendingReads (requests that wait for arrays), and others.
 //
 // The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
@@ -20,18 +18,21 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/arrays/array_table.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/session/arrays/array_copier.h"
+#include "pathways/controller/session/arrays/array_files.h"
+#include "pathways/controller/session/arrays/array_maker.h"
+#include "pathways/controller/session/arrays/array_reader.h"
+#include "pathways/controller/session/arrays/array_rearranger.h"
 #include "pathways/controller/session/arrays/host_buffer_store.h"
+#include "pathways/controller/session/context/pending_reads.h"
 #include "pathways/controller/session/context/session_context.h"
+#include "pathways/controller/session/context/session_lanes.h"
 #include "pathways/controller/session/executable_entry.h"
-#include "pathways/controller/session/pending_reads.h"
 #include "pathways/controller/session/run_results.h"
-#include "pathways/controller/session/session_lanes.h"
-#include "pathways/dispatch/plan_arrays.h"
 #include "pathways/program/executable.h"
 
 namespace pw::controller {
@@ -101,26 +102,48 @@ class SessionImpl final : public Session, private SessionContext {
   void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override { host_buffers_.Lookup(handle, std::move(done)); }
   absl::Status DeleteHostBuffer(Handle handle) override { return host_buffers_.Delete(handle); }
 
-  absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override;
-  absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override;
-  absl::Status Assemble(Handle result, const ArraySpec& spec, Arrays singles, CopySemantics semantics) override;
-  absl::Status Disassemble(Arrays results, Handle array, CopySemantics semantics) override;
-  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override;
+  absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override {
+    return maker_.Make(result, spec, sources);
+  }
+  absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override {
+    return maker_.MakeError(result, spec, std::move(error));
+  }
+  absl::Status Assemble(Handle result, const ArraySpec& spec, Arrays singles, CopySemantics semantics) override {
+    return rearranger_.Assemble(result, spec, singles, semantics);
+  }
+  absl::Status Disassemble(Arrays results, Handle array, CopySemantics semantics) override {
+    return rearranger_.Disassemble(results, array, semantics);
+  }
+  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override {
+    return rearranger_.FullyReplicatedShard(result, array, semantics);
+  }
   absl::Status Copy(Arrays results, Arrays arrays, std::optional<std::vector<DeviceId>> devices,
-                    std::optional<std::string> memory_kind, CopySemantics semantics) override;
-  absl::Status Reshard(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+                    std::optional<std::string> memory_kind, CopySemantics semantics) override {
+    return copier_.Copy(results, arrays, devices, memory_kind, semantics);
+  }
+  absl::Status Reshard(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override {
+    return copier_.Reshard(results, arrays, specs, semantics);
+  }
   absl::Status Remap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const ArraySpec> specs,
-                     CopySemantics semantics) override;
-  absl::Status Bitcast(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
-  void WhenReady(Arrays arrays, StatusCallback done) override;
+                     CopySemantics semantics) override {
+    return rearranger_.Remap(results, arrays, plan, specs, semantics);
+  }
+  absl::Status Bitcast(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override {
+    return rearranger_.Bitcast(results, arrays, specs, semantics);
+  }
+  void WhenReady(Arrays arrays, StatusCallback done) override { reader_.WhenReady(arrays, std::move(done)); }
   void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
-                        StatusCallback done) override;
-  void SaveArrays(session::SaveRequest request, StatusCallback done) override;
-  void LoadArrays(session::LoadRequest request, StatusCallback done) override;
-  absl::Status Delete(Arrays arrays) override;
-  absl::Status Destruct(Arrays arrays) override;
-  absl::StatusOr<bool> IsDeleted(Handle array) override;
-  absl::StatusOr<ArraySpec> Spec(Handle array) override;
+                        StatusCallback done) override {
+    reader_.CopyToHostBuffer(array, host_buffer, byte_strides, std::move(done));
+  }
+  void SaveArrays(session::SaveRequest request, StatusCallback done) override {
+    files_.Save(std::move(request), std::move(done));
+  }
+  void LoadArrays(session::LoadRequest request, StatusCallback done) override { files_.Load(request, std::move(done)); }
+  absl::Status Delete(Arrays arrays) override { return arrays_.Delete(arrays); }
+  absl::Status Destruct(Arrays arrays) override { return arrays_.Erase(arrays); }
+  absl::StatusOr<bool> IsDeleted(Handle array) override { return reader_.IsDeleted(array); }
+  absl::StatusOr<ArraySpec> Spec(Handle array) override { return reader_.Spec(array); }
   void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   void AwaitEffects(StatusCallback done) override;
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
@@ -139,37 +162,6 @@ class SessionImpl final : public Session, private SessionContext {
   friend class SessionFunctions;
   friend class SessionPublications;
   struct CheckedExecute;
-
-  // -- session_arrays_make.cc
-  absl::Status CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources, std::vector<int64_t>* bytes) const;
-  void PutSource(const Record& record, const HostShard& source, int64_t bytes);
-  absl::Status MakeStringArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
-  void DiscardSources(const std::vector<HostShard>& sources);
-  absl::Status TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
-
-  // -- session_arrays_alias.cc
-  absl::Status TryAssemble(Handle result, const SpecPtr& spec, Arrays singles);
-  absl::Status TryDisassemble(Arrays results, Handle array);
-  absl::Status TryRemap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs);
-  absl::Status TryBitcast(Arrays results, Arrays arrays, absl::Span<const SpecPtr> specs);
-  // Returns an array of these shards, in order, which may be another session's. InsertAliases adds it.
-  ArrayEntry Alias(const SpecPtr& spec, absl::Span<const ShardPick> picks);
-  void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const ShardPick> picks);
-
-  // -- session_arrays_move.cc
-  absl::StatusOr<SpecPtr> CopySpec(const ArrayEntry& source, const std::optional<std::vector<DeviceId>>& devices,
-                                   const std::optional<std::string>& memory_kind) const;
-  bool SamePlacement(const buffers::Sharding& a, const buffers::Sharding& b) const;
-  void Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan);
-  absl::StatusOr<StringCells> ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const;
-  absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
-
-  // -- session_arrays_files.cc, session_arrays_read.cc
-  absl::StatusOr<const ArrayEntry*> CheckSave(Handle array);
-  absl::StatusOr<Record> TryLoad(const std::string& location, const session::LoadRequest::Array& array, const SpecPtr& spec);
-  void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
-  absl::StatusOr<const ArrayEntry*> CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t* bytes);
-  void FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done);
 
   // -- session_executables.cc
   absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
@@ -241,8 +233,13 @@ class SessionImpl final : public Session, private SessionContext {
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
   absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
   SessionLanes lanes_;
-  HostBufferStore host_buffers_;
   PendingReads reads_;
+  HostBufferStore host_buffers_;
+  ArrayMaker maker_;
+  ArrayRearranger rearranger_;
+  ArrayCopier copier_;
+  ArrayReader reader_;
+  ArrayFiles files_;
   absl::flat_hash_map<Handle, ExecutableEntry> executables_;
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names

@@ -125,7 +125,7 @@ absl::StatusOr<ExecuteReply> SessionPublications::Execute(const ExecuteRequest& 
 ArrayEntry SessionPublications::Alias(const ArrayEntry& source) {
   std::vector<ShardPick> picks;
   for (int shard = 0; shard < source.spec->sharding.num_shards(); ++shard) picks.push_back({&source, shard});
-  return session_->Alias(source.spec, picks);
+  return session_->rearranger_.Alias(source.spec, picks);
 }
 
 absl::Status SessionPublications::TryPublish(const Program& program, const ExecuteRequest& request) {
@@ -236,7 +236,7 @@ absl::Status SessionPublications::ReadOne(Pin& pin, uint32_t number, Handle resu
   if (found == nullptr) return absl::InternalError(absl::StrCat("array ", number, " of version ", version.number, " is gone"));
   const ArrayEntry source = *found;  // inserting moves the entries, if the session is the publisher itself
   if (source.is_error()) return source.record->status();
-  return session_->ReshardOne(result, Alias(source), spec, CopySemantics::kReuseInput);
+  return session_->copier_.ReshardOne(result, Alias(source), spec, CopySemantics::kReuseInput);
 }
 
 std::string SessionPublications::Take(const std::string& name, const VersionRef& version) {

@@ -1,4 +1,5 @@
-// Arrays from host memory. The commands go out at once, in the client's order; the bytes follow when the client has sent them.
+#include "pathways/controller/session/arrays/array_maker.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/byte_strides.h"
-#include "pathways/controller/session/session_impl.h"
+#include "pathways/dispatch/plan_arrays.h"
 
 namespace pw::controller {
 namespace {
@@ -43,8 +44,8 @@ absl::Status CheckCoverage(const buffers::ArraySpec& spec, const std::vector<Hos
 
 }  // namespace
 
-absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources,
-                                       std::vector<int64_t>* bytes) const {
+absl::Status ArrayMaker::CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources,
+                                      std::vector<int64_t>* bytes) const {
   PW_RETURN_IF_ERROR(CheckCoverage(spec, sources));
   const bool strings = spec.dtype == buffers::DType::kString;
   if (!strings && buffers::HostBytes(spec.dtype) == 0) {
@@ -57,15 +58,15 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
       return absl::InvalidArgumentError(absl::StrCat("a host buffer of type ", std::string(buffers::Name(source.layout.dtype)),
                                                      " for an array of ", std::string(buffers::Name(spec.dtype))));
     }
-    if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || host_buffers_.IsAwaited(source.host_buffer)) {
+    if (source.host_buffer == 0 || !seen.insert(source.host_buffer).second || host_buffers_->IsAwaited(source.host_buffer)) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is 0, or is named by two sources"));
     }
-    if (source.by_lane) PW_RETURN_IF_ERROR(lanes_.CheckSource(spec, source));
-    if (host_buffers_.IsFilling(source.host_buffer)) {
+    if (source.by_lane) PW_RETURN_IF_ERROR(lanes_->CheckSource(spec, source));
+    if (host_buffers_->IsFilling(source.host_buffer)) {
       return absl::InvalidArgumentError(absl::StrCat("host buffer ", source.host_buffer, " is still being filled by a copy"));
     }
     bytes->push_back(0);
-    const StagedBuffer* staged = host_buffers_.FindStaged(source.host_buffer);
+    const StagedBuffer* staged = host_buffers_->FindStaged(source.host_buffer);
     if (staged != nullptr && !staged->error.ok()) return staged->error;
     if (strings) continue;
     PW_ASSIGN_OR_RETURN(bytes->back(), BytesOf(source.layout));
@@ -77,9 +78,9 @@ absl::Status SessionImpl::CheckSources(const ArraySpec& spec, const std::vector<
   return absl::OkStatus();
 }
 
-void SessionImpl::PutSource(const Record& record, const HostShard& source, int64_t bytes) {
+void ArrayMaker::PutSource(const Record& record, const HostShard& source, int64_t bytes) {
   dispatch::PutCall call;
-  call.session = id_;
+  call.session = context_->id();
   call.array = record->id();
   call.spec = &record->spec();
   call.shard_dims = source.layout.dims;
@@ -89,88 +90,88 @@ void SessionImpl::PutSource(const Record& record, const HostShard& source, int64
   call.total_bytes = bytes;
   if (source.by_lane && bytes > 0) {
     call.lane_buffer = source.host_buffer;
-    lanes_.Enter(call.lane_buffer);
+    lanes_->Enter(call.lane_buffer);
     auto name_op = [&, buffer = call.lane_buffer](HostId host) {
-      lanes_.Open(host);
-      lanes_.Enter(buffer);
-      return NameOp(host, {record}, [this, alive = std::weak_ptr<bool>(alive_), buffer](const absl::Status&, auto) {
-        if (!alive.expired()) lanes_.Leave(buffer);
+      lanes_->Open(host);
+      lanes_->Enter(buffer);
+      return context_->NameOp(host, {record}, [this, alive = context_->alive(), buffer](const absl::Status&, auto) {
+        if (!alive.expired()) lanes_->Leave(buffer);
       });
     };
     dispatch::PlanPut(fabric_->topology(), call, std::nullopt, name_op, fabric_->outbox());
-    lanes_.Leave(call.lane_buffer);
+    lanes_->Leave(call.lane_buffer);
     return fabric_->gangs().Await(record);
   }
-  absl::StatusOr<Bytes> data = host_buffers_.Take(source.host_buffer);
+  absl::StatusOr<Bytes> data = host_buffers_->Take(source.host_buffer);
   std::optional<Bytes> with_command;
   if (data.ok() && data->size() <= kChunkBytes) with_command = *data;
   std::vector<HostId> hosts = dispatch::PlanPut(
-      fabric_->topology(), call, with_command, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
+      fabric_->topology(), call, with_command, [&](HostId host) { return context_->NameOp(host, {record}); }, fabric_->outbox());
   if (!data.ok()) {
-    host_buffers_.Await(source.host_buffer, AwaitedBuffer{record, nullptr, std::move(hosts), call.transfer, bytes});
+    host_buffers_->Await(source.host_buffer, AwaitedBuffer{record, nullptr, std::move(hosts), call.transfer, bytes});
     fabric_->gangs().Await(record);
   } else if (!with_command.has_value()) {
-    for (HostId host : hosts) fabric_->SendBytes(host, id_, call.transfer, *data, hosts.size() == 1);
+    for (HostId host : hosts) fabric_->SendBytes(host, context_->id(), call.transfer, *data, hosts.size() == 1);
     fabric_->gangs().Await(record);
   }
 }
 
-absl::Status SessionImpl::MakeStringArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources) {
+absl::Status ArrayMaker::MakeStrings(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources) {
   StringCells cells(spec->sharding.num_shards());
   for (const HostShard& source : sources) {
     auto cell = std::make_shared<StringCell>();
-    if (absl::StatusOr<Bytes> data = host_buffers_.Take(source.host_buffer); data.ok()) {
+    if (absl::StatusOr<Bytes> data = host_buffers_->Take(source.host_buffer); data.ok()) {
       cell->data = *std::move(data);
     } else {
-      host_buffers_.Await(source.host_buffer, AwaitedBuffer{{}, cell});
+      host_buffers_->Await(source.host_buffer, AwaitedBuffer{{}, cell});
     }
     for (int32_t shard : source.shards) cells[shard] = cell;
   }
-  InsertStrings(result, spec, std::move(cells));
+  context_->InsertStrings(result, spec, std::move(cells));
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew({result}));
-  PW_RETURN_IF_ERROR(CheckSpec(*spec));
+absl::Status ArrayMaker::TryMake(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew({result}));
+  PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
   std::vector<int64_t> bytes;
   PW_RETURN_IF_ERROR(CheckSources(*spec, sources, &bytes));
-  if (spec->dtype == buffers::DType::kString) return MakeStringArray(result, spec, sources);
-  Record record = NewRecord(spec);
+  if (spec->dtype == buffers::DType::kString) return MakeStrings(result, spec, sources);
+  Record record = context_->NewRecord(spec);
   for (size_t i = 0; i < sources.size(); ++i) PutSource(record, sources[i], bytes[i]);
   record->OnDone(absl::OkStatus());
-  arrays_.Insert(result, {std::move(record), spec, nullptr, false});
+  context_->arrays().Insert(result, {std::move(record), spec, nullptr, false});
   return absl::OkStatus();
 }
 
 // A failed request consumes its host buffers too, including those that arrive later.
-void SessionImpl::DiscardSources(const std::vector<HostShard>& sources) {
+void ArrayMaker::DiscardSources(const std::vector<HostShard>& sources) {
   for (const HostShard& source : sources) {
     if (source.by_lane) {  // no host will ask for it
-      host_buffers_.Take(source.host_buffer).status().IgnoreError();
-      if (lanes_.HasBuffer(source.host_buffer)) continue;
-      lanes_.Enter(source.host_buffer);
-      lanes_.Leave(source.host_buffer);
+      host_buffers_->Take(source.host_buffer).status().IgnoreError();
+      if (lanes_->HasBuffer(source.host_buffer)) continue;
+      lanes_->Enter(source.host_buffer);
+      lanes_->Leave(source.host_buffer);
       continue;
     }
-    host_buffers_.Discard(source.host_buffer);
+    host_buffers_->Discard(source.host_buffer);
   }
 }
 
-absl::Status SessionImpl::MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) {
+absl::Status ArrayMaker::Make(Handle result, const ArraySpec& spec, const std::vector<HostShard>& sources) {
   auto shared = std::make_shared<const ArraySpec>(spec);
-  const absl::Status status = TryMakeArray(result, shared, sources);
+  const absl::Status status = TryMake(result, shared, sources);
   if (!status.ok()) DiscardSources(sources);
-  host_buffers_.Admit();
+  host_buffers_->Admit();
   if (status.ok()) return status;
-  return Fail({result}, {shared}, status);
+  return context_->Fail({result}, {shared}, status);
 }
 
-absl::Status SessionImpl::MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew({result}));
+absl::Status ArrayMaker::MakeError(Handle result, const ArraySpec& spec, absl::Status error) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew({result}));
   auto shared = std::make_shared<const ArraySpec>(spec);
   if (error.ok()) error = absl::InvalidArgumentError("the client bound an error without a code to an array");
-  InsertError(result, std::move(shared), error);
+  context_->InsertError(result, std::move(shared), error);
   return absl::OkStatus();
 }
 

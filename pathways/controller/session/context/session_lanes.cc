@@ -1,4 +1,4 @@
-#include "pathways/controller/session/session_lanes.h"
+#include "pathways/controller/session/context/session_lanes.h"
 
 #include <utility>
 

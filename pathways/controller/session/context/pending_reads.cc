@@ -1,4 +1,4 @@
-#include "pathways/controller/session/pending_reads.h"
+#include "pathways/controller/session/context/pending_reads.h"
 
 #include <utility>
 

@@ -1,11 +1,11 @@
-// Arrays in files: the hosts write and read them, each its own tiles (save_run.h; dispatch/plan_files.h).
+#include "pathways/controller/session/arrays/array_files.h"
+
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/arrays/save_run.h"
-#include "pathways/controller/session/session_impl.h"
 #include "pathways/dispatch/plan_files.h"
 
 namespace pw::controller {
@@ -30,64 +30,66 @@ absl::Status CheckPaths(const std::string& location, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<const ArrayEntry*> SessionImpl::CheckSave(Handle array) {
-  PW_ASSIGN_OR_RETURN(const ArrayEntry* entry, arrays_.Live(array));
+ArrayFiles::ArrayFiles(SessionContext* context, PendingReads* reads, const session::NewSession& about)
+    : context_(context), fabric_(context->fabric()), reads_(reads), user_(FilesOf(about)) {}
+
+absl::StatusOr<const ArrayEntry*> ArrayFiles::CheckSave(Handle array) {
+  PW_ASSIGN_OR_RETURN(const ArrayEntry* entry, context_->arrays().Live(array));
   if (entry->is_error()) return entry->record->status();
   PW_RETURN_IF_ERROR(CheckStorable(entry->spec->dtype));
-  PW_RETURN_IF_ERROR(devices_.Check(entry->spec->sharding.devices()));
+  PW_RETURN_IF_ERROR(context_->devices().Check(entry->spec->sharding.devices()));
   return entry;
 }
 
-void SessionImpl::SaveArrays(session::SaveRequest request, StatusCallback done) {
+void ArrayFiles::Save(session::SaveRequest request, StatusCallback done) {
   std::vector<SaveRun::Array> arrays;
   absl::flat_hash_set<std::string> names;
   for (const auto& array : request.arrays) {
     if (const absl::Status status = CheckPaths(request.location, array.name); !status.ok())
-      return Answer(std::move(done), status);
+      return context_->Answer(std::move(done), status);
     const absl::StatusOr<const ArrayEntry*> entry = CheckSave(array.array);
-    if (!entry.ok()) return Answer(std::move(done), entry.status());
+    if (!entry.ok()) return context_->Answer(std::move(done), entry.status());
     if (!names.insert(array.name).second)
-      return Answer(std::move(done),
-                    absl::InvalidArgumentError(absl::StrCat("two arrays of one save have the name '", array.name, "'")));
+      return context_->Answer(
+          std::move(done), absl::InvalidArgumentError(absl::StrCat("two arrays of one save have the name '", array.name, "'")));
     arrays.push_back({array.name, (*entry)->record, (*entry)->effects, (*entry)->spec});
   }
-  if (arrays.empty()) return Answer(std::move(done), absl::OkStatus());
+  if (arrays.empty()) return context_->Answer(std::move(done), absl::OkStatus());
   auto answer = [fabric = fabric_, done = std::move(done)](absl::Status status) mutable {
     fabric->Post([done = std::move(done), status = std::move(status)]() mutable { std::move(done)(std::move(status)); });
   };
-  std::make_shared<SaveRun>(fabric_, id_, alive_, FilesOf(about_), std::move(request.location), std::move(answer))
+  std::make_shared<SaveRun>(fabric_, context_->id(), context_->alive(), user_, std::move(request.location), std::move(answer))
       ->Start(std::move(arrays));
 }
 
-absl::StatusOr<SessionImpl::Record> SessionImpl::TryLoad(const std::string& location, const session::LoadRequest::Array& array,
-                                                         const SpecPtr& spec) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew({array.result}));
+absl::StatusOr<ArrayFiles::Record> ArrayFiles::TryLoad(const std::string& location, const session::LoadRequest::Array& array,
+                                                       const SpecPtr& spec) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew({array.result}));
   PW_RETURN_IF_ERROR(CheckPaths(location, array.name));
-  PW_RETURN_IF_ERROR(CheckSpec(*spec));
+  PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
   PW_RETURN_IF_ERROR(CheckStorable(spec->dtype));
-  Record record = NewRecord(spec);
-  const std::string user = FilesOf(about_);
-  const dispatch::FileCall call{id_, record->id(), spec.get(), &location, &array.name, &user};
-  dispatch::PlanLoad(fabric_->topology(), call, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
+  Record record = context_->NewRecord(spec);
+  const dispatch::FileCall call{context_->id(), record->id(), spec.get(), &location, &array.name, &user_};
+  dispatch::PlanLoad(fabric_->topology(), call, [&](HostId host) { return context_->NameOp(host, {record}); }, fabric_->outbox());
   fabric_->gangs().Await(record);
   record->OnDone(absl::OkStatus());
-  arrays_.Insert(array.result, {record, spec, nullptr, false});
+  context_->arrays().Insert(array.result, {record, spec, nullptr, false});
   return record;
 }
 
-void SessionImpl::LoadArrays(session::LoadRequest request, StatusCallback done) {
+void ArrayFiles::Load(const session::LoadRequest& request, StatusCallback done) {
   std::vector<Record> records;
   absl::Status error;
   for (const auto& array : request.arrays) {
-    const auto spec = std::make_shared<const ArraySpec>(array.spec);
+    const auto spec = std::make_shared<const buffers::ArraySpec>(array.spec);
     const absl::StatusOr<Record> record = TryLoad(request.location, array, spec);
     if (record.ok())
       records.push_back(*record);
     else
-      error.Update(Fail({array.result}, {spec}, record.status()));
+      error.Update(context_->Fail({array.result}, {spec}, record.status()));
   }
-  reads_.Hold(std::move(records), [this, error, done = std::move(done)](absl::Status status) mutable {
-    Answer(std::move(done), error.ok() ? std::move(status) : error);
+  reads_->Hold(std::move(records), [this, error, done = std::move(done)](absl::Status status) mutable {
+    context_->Answer(std::move(done), error.ok() ? std::move(status) : error);
   });
 }
 

@@ -1,10 +1,10 @@
-// Readiness, fetching data for the client, and deleting arrays.
+#include "pathways/controller/session/arrays/array_reader.h"
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/byte_strides.h"
-#include "pathways/controller/session/session_impl.h"
 
 namespace pw::controller {
 namespace {
@@ -30,13 +30,13 @@ absl::StatusOr<int64_t> BytesToFetch(const buffers::ArraySpec& spec, const std::
 
 }  // namespace
 
-void SessionImpl::WhenReady(absl::Span<const Handle> arrays, StatusCallback done) {
+void ArrayReader::WhenReady(absl::Span<const Handle> arrays, StatusCallback done) {
   std::vector<Record> records;
   bool settled = true;
   absl::Status error;
   for (Handle handle : arrays) {
-    absl::StatusOr<ArrayEntry*> entry = arrays_.Live(handle);
-    if (!entry.ok()) return Answer(std::move(done), entry.status());
+    absl::StatusOr<ArrayEntry*> entry = context_->arrays().Live(handle);
+    if (!entry.ok()) return context_->Answer(std::move(done), entry.status());
     settled &= (*entry)->record->settled();
     error.Update((*entry)->record->status());
     records.push_back((*entry)->record);
@@ -44,14 +44,15 @@ void SessionImpl::WhenReady(absl::Span<const Handle> arrays, StatusCallback done
     settled &= (*entry)->effects->settled();
     records.push_back((*entry)->effects);
   }
-  if (settled) return Answer(std::move(done), error);
-  reads_.Hold(std::move(records),
-              [this, done = std::move(done)](absl::Status status) mutable { Answer(std::move(done), std::move(status)); });
+  if (settled) return context_->Answer(std::move(done), error);
+  reads_->Hold(std::move(records), [this, done = std::move(done)](absl::Status status) mutable {
+    context_->Answer(std::move(done), std::move(status));
+  });
 }
 
-absl::StatusOr<const ArrayEntry*> SessionImpl::CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides,
+absl::StatusOr<const ArrayEntry*> ArrayReader::CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides,
                                                           int64_t* bytes) {
-  PW_ASSIGN_OR_RETURN(const ArrayEntry* entry, arrays_.Live(array));
+  PW_ASSIGN_OR_RETURN(const ArrayEntry* entry, context_->arrays().Live(array));
   if (entry->is_error()) return entry->record->status();
   if (entry->spec->sharding.num_tiles() != 1) {
     return absl::InvalidArgumentError(
@@ -62,88 +63,85 @@ absl::StatusOr<const ArrayEntry*> SessionImpl::CheckFetch(Handle array, const st
   return entry;
 }
 
-void SessionImpl::CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
+void ArrayReader::CopyToHostBuffer(Handle array, Handle host_buffer, const std::optional<buffers::Dims>& byte_strides,
                                    StatusCallback done) {
   int64_t bytes = 0;
   const ArrayEntry* entry = nullptr;
   auto check = [&]() -> absl::Status {
     PW_ASSIGN_OR_RETURN(entry, CheckFetch(array, byte_strides, &bytes));
-    return host_buffers_.CheckFill(host_buffer, bytes);
+    return host_buffers_->CheckFill(host_buffer, bytes);
   };
-  if (absl::Status status = check(); !status.ok()) return Answer(std::move(done), status);
-  host_buffers_.BeginFill(host_buffer, std::move(done));
+  if (absl::Status status = check(); !status.ok()) return context_->Answer(std::move(done), status);
+  host_buffers_->BeginFill(host_buffer, std::move(done));
   if (entry->strings != nullptr) return FetchStrings(host_buffer, *entry);
   const HostId host = fabric_->topology().FindDevice(entry->spec->sharding.devices()[0])->host;
   ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), *entry, byte_strides);
-  fabric_->fetches().Add(command.fetch().fetch(), host, id_, bytes,
+  fabric_->fetches().Add(command.fetch().fetch(), host, context_->id(), bytes,
                          [this, host_buffer, effects = entry->effects](absl::StatusOr<Bytes> result) {
                            if (!result.ok() || effects == nullptr || effects->settled())
-                             return host_buffers_.EndFill(host_buffer, std::move(result));
-                           reads_.Hold({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
+                             return host_buffers_->EndFill(host_buffer, std::move(result));
+                           reads_->Hold({effects}, [this, host_buffer, result = std::move(result)](absl::Status status) mutable {
                              if (!status.ok()) result = status;
-                             host_buffers_.EndFill(host_buffer, std::move(result));
+                             host_buffers_->EndFill(host_buffer, std::move(result));
                            });
                          });
   fabric_->outbox().Add(host, std::move(command));
 }
 
-void SessionImpl::FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
+void ArrayReader::FetchByLane(Handle array, const session::LaneFetch& fetch, ResultCallback<session::FetchedArray> done) {
   int64_t bytes = 0;
   const absl::StatusOr<const ArrayEntry*> entry = CheckFetch(array, fetch.byte_strides, &bytes);
-  if (!entry.ok()) return Answer<session::FetchedArray>(std::move(done), entry.status());
+  if (!entry.ok()) return context_->Answer<session::FetchedArray>(std::move(done), entry.status());
   if ((*entry)->strings != nullptr) {
-    return reads_.Hold(
-        {(*entry)->record}, [this, cell = (*(*entry)->strings)[0], done = std::move(done)](absl::Status status) mutable {
-          using Result = absl::StatusOr<session::FetchedArray>;
-          Answer(std::move(done), status.ok() ? Result(session::FetchedArray{*cell->data, std::nullopt}) : Result(status));
-        });
+    return reads_->Hold({(*entry)->record}, [this, cell = (*(*entry)->strings)[0],
+                                             done = std::move(done)](absl::Status status) mutable {
+      using Result = absl::StatusOr<session::FetchedArray>;
+      context_->Answer(std::move(done), status.ok() ? Result(session::FetchedArray{*cell->data, std::nullopt}) : Result(status));
+    });
   }
   const HostId host = fabric_->topology().FindDevice((*entry)->spec->sharding.devices()[0])->host;
   ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), **entry, fetch.byte_strides);
   const bool by_lane = bytes > 0 && static_cast<uint64_t>(bytes) > fetch.above;
   if (by_lane) {
-    if (absl::Status status = lanes_.Check(host); !status.ok()) return Answer<session::FetchedArray>(std::move(done), status);
-    lanes_.Open(host);
+    if (absl::Status status = lanes_->Check(host); !status.ok())
+      return context_->Answer<session::FetchedArray>(std::move(done), status);
+    lanes_->Open(host);
     command.mutable_fetch()->set_lane_fetch(fetch.name);
     command.mutable_fetch()->set_lane_above(fetch.above);
-    command.mutable_fetch()->set_session(id_.v);
+    command.mutable_fetch()->set_session(context_->id().v);
   }
   auto fetched = [this, host, by_lane, done = std::move(done), effects = (*entry)->effects](absl::StatusOr<Bytes> data) mutable {
     using Result = absl::StatusOr<session::FetchedArray>;
-    if (!data.ok()) return Answer(std::move(done), Result(data.status()));
+    if (!data.ok()) return context_->Answer(std::move(done), Result(data.status()));
     session::FetchedArray result;
     if (by_lane && data->empty())
       result.on_lane_of = host;
     else
       result.data = *std::move(data);
-    if (effects == nullptr || effects->settled()) return Answer(std::move(done), Result(std::move(result)));
-    reads_.Hold({effects}, [this, result = std::move(result), done = std::move(done)](absl::Status status) mutable {
-      Answer(std::move(done), status.ok() ? Result(std::move(result)) : Result(status));
+    if (effects == nullptr || effects->settled()) return context_->Answer(std::move(done), Result(std::move(result)));
+    reads_->Hold({effects}, [this, result = std::move(result), done = std::move(done)](absl::Status status) mutable {
+      context_->Answer(std::move(done), status.ok() ? Result(std::move(result)) : Result(status));
     });
   };
-  fabric_->fetches().Add(command.fetch().fetch(), host, id_, bytes, std::move(fetched), by_lane);
+  fabric_->fetches().Add(command.fetch().fetch(), host, context_->id(), bytes, std::move(fetched), by_lane);
   fabric_->outbox().Add(host, std::move(command));
 }
 
-void SessionImpl::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
-  reads_.Hold({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
-    if (!status.ok()) return host_buffers_.EndFill(host_buffer, status);
-    host_buffers_.EndFill(host_buffer, *cell->data);
+void ArrayReader::FetchStrings(Handle host_buffer, const ArrayEntry& entry) {
+  reads_->Hold({entry.record}, [this, host_buffer, cell = (*entry.strings)[0]](absl::Status status) {
+    if (!status.ok()) return host_buffers_->EndFill(host_buffer, status);
+    host_buffers_->EndFill(host_buffer, *cell->data);
   });
 }
 
-absl::Status SessionImpl::Delete(absl::Span<const Handle> arrays) { return arrays_.Delete(arrays); }
-
-absl::Status SessionImpl::Destruct(absl::Span<const Handle> arrays) { return arrays_.Erase(arrays); }
-
-absl::StatusOr<bool> SessionImpl::IsDeleted(Handle array) {
-  const ArrayEntry* entry = arrays_.Find(array);
+absl::StatusOr<bool> ArrayReader::IsDeleted(Handle array) {
+  const ArrayEntry* entry = context_->arrays().Find(array);
   if (entry == nullptr) return UnknownHandle("array", array);
   return entry->is_deleted();
 }
 
-absl::StatusOr<buffers::ArraySpec> SessionImpl::Spec(Handle array) {
-  const ArrayEntry* entry = arrays_.Find(array);
+absl::StatusOr<buffers::ArraySpec> ArrayReader::Spec(Handle array) {
+  const ArrayEntry* entry = context_->arrays().Find(array);
   if (entry == nullptr) return UnknownHandle("array", array);
   if (entry->spec != nullptr) return *entry->spec;
   return entry->record == nullptr

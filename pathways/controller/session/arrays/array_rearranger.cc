@@ -1,4 +1,5 @@
-// New arrays from existing shards. No data is copied, even if the client asks for a copy. A donated input's handle is deleted.
+#include "pathways/controller/session/arrays/array_rearranger.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -6,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/session/session_impl.h"
+#include "pathways/dispatch/plan_arrays.h"
 
 namespace pw::controller {
 namespace {
@@ -99,39 +100,42 @@ buffers::LogicalArray::Ref AllOf(std::vector<buffers::LogicalArray::Ref> effects
 
 }  // namespace
 
-ArrayEntry SessionImpl::Alias(const SpecPtr& spec, absl::Span<const ShardPick> picks) {
-  Record record = NewRecord(spec);
+ArrayEntry ArrayRearranger::Alias(const SpecPtr& spec, absl::Span<const ShardPick> picks) {
+  Record record = context_->NewRecord(spec);
   std::vector<dispatch::AliasItem> items;
   for (size_t i = 0; i < picks.size(); ++i) {
     items.push_back(
         {record->id(), static_cast<int32_t>(i), picks[i].source->record->id(), picks[i].shard, spec->sharding.devices()[i]});
   }
-  dispatch::PlanAlias(fabric_->topology(), id_, items, [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
-  for (const ShardPick& pick : picks) fabric_->gangs().Derive(id_, record->id(), {pick.source->record->id()});
+  dispatch::PlanAlias(
+      fabric_->topology(), context_->id(), items, [&](HostId host) { return context_->NameOp(host, {record}); },
+      fabric_->outbox());
+  for (const ShardPick& pick : picks) fabric_->gangs().Derive(context_->id(), record->id(), {pick.source->record->id()});
   record->OnDone(absl::OkStatus());
   std::vector<Record> effects;
   for (const ShardPick& pick : picks) effects.push_back(pick.source->effects);
   return {std::move(record), spec, nullptr, false, AllOf(std::move(effects))};
 }
 
-void SessionImpl::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const ShardPick> picks) {
+void ArrayRearranger::InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const ShardPick> picks) {
   for (const ShardPick& pick : picks) {
-    if (pick.source->is_error()) return InsertError(result, spec, pick.source->record->status());
+    if (pick.source->is_error()) return context_->InsertError(result, spec, pick.source->record->status());
   }
   if (picks.front().source->strings != nullptr) {
     StringCells cells;
     for (const ShardPick& pick : picks) cells.push_back((*pick.source->strings)[pick.shard]);
-    return InsertStrings(result, spec, std::move(cells));
+    return context_->InsertStrings(result, spec, std::move(cells));
   }
   // An array of one shard: both handles share its record.
-  if (picks.size() == 1 && picks[0].source->spec->sharding.num_shards() == 1) return Share(result, *picks[0].source, spec);
-  arrays_.Insert(result, Alias(spec, picks));
+  if (picks.size() == 1 && picks[0].source->spec->sharding.num_shards() == 1)
+    return context_->Share(result, *picks[0].source, spec);
+  context_->arrays().Insert(result, Alias(spec, picks));
 }
 
-absl::Status SessionImpl::TryAssemble(Handle result, const SpecPtr& spec, absl::Span<const Handle> singles) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew({result}));
-  PW_RETURN_IF_ERROR(CheckSpec(*spec));
-  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> entries, LiveEntries(singles));
+absl::Status ArrayRearranger::TryAssemble(Handle result, const SpecPtr& spec, absl::Span<const Handle> singles) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew({result}));
+  PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
+  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> entries, context_->LiveEntries(singles));
   if (static_cast<int>(entries.size()) != spec->sharding.num_shards()) {
     return absl::InvalidArgumentError(
         absl::StrCat(entries.size(), " arrays for the ", spec->sharding.num_shards(), " shards of ", buffers::ToString(*spec)));
@@ -150,17 +154,17 @@ absl::Status SessionImpl::TryAssemble(Handle result, const SpecPtr& spec, absl::
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Assemble(Handle result, const ArraySpec& spec, absl::Span<const Handle> singles,
-                                   CopySemantics semantics) {
+absl::Status ArrayRearranger::Assemble(Handle result, const ArraySpec& spec, absl::Span<const Handle> singles,
+                                       CopySemantics semantics) {
   auto shared = std::make_shared<const ArraySpec>(spec);
-  if (absl::Status status = TryAssemble(result, shared, singles); !status.ok()) return Fail({result}, {shared}, status);
-  Consume(singles, semantics);
+  if (absl::Status status = TryAssemble(result, shared, singles); !status.ok()) return context_->Fail({result}, {shared}, status);
+  context_->Consume(singles, semantics);
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::TryDisassemble(absl::Span<const Handle> results, Handle array) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
-  PW_ASSIGN_OR_RETURN(const ArrayEntry* found, arrays_.Live(array));
+absl::Status ArrayRearranger::TryDisassemble(absl::Span<const Handle> results, Handle array) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew(results));
+  PW_ASSIGN_OR_RETURN(const ArrayEntry* found, context_->arrays().Live(array));
   const ArrayEntry source = *found;
   if (source.spec == nullptr) return source.record->status();
   const ArraySpec& spec = *source.spec;
@@ -178,33 +182,34 @@ absl::Status SessionImpl::TryDisassemble(absl::Span<const Handle> results, Handl
   std::map<HostId, std::vector<Record>> by_host;
   for (size_t i = 0; i < results.size(); ++i) {
     SpecPtr single = SpecOfShard(spec, static_cast<int>(i));
-    Record record = NewRecord(single);
+    Record record = context_->NewRecord(single);
     const DeviceId device = single->sharding.devices()[0];
     items.push_back({record->id(), 0, source.record->id(), static_cast<int32_t>(i), device});
     by_host[fabric_->topology().FindDevice(device)->host].push_back(record);
-    fabric_->gangs().Derive(id_, record->id(), {source.record->id()});
-    arrays_.Insert(results[i], {std::move(record), std::move(single), nullptr, false, source.effects});
+    fabric_->gangs().Derive(context_->id(), record->id(), {source.record->id()});
+    context_->arrays().Insert(results[i], {std::move(record), std::move(single), nullptr, false, source.effects});
   }
   dispatch::PlanAlias(
-      fabric_->topology(), id_, items, [&](HostId host) { return NameOp(host, by_host[host]); }, fabric_->outbox());
+      fabric_->topology(), context_->id(), items, [&](HostId host) { return context_->NameOp(host, by_host[host]); },
+      fabric_->outbox());
   for (auto& [host, records] : by_host) {
     for (const Record& record : records) record->OnDone(absl::OkStatus());
   }
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Disassemble(absl::Span<const Handle> results, Handle array, CopySemantics semantics) {
-  if (absl::Status status = TryDisassemble(results, array); !status.ok()) return Fail(results, {}, status);
-  Consume({array}, semantics);
+absl::Status ArrayRearranger::Disassemble(absl::Span<const Handle> results, Handle array, CopySemantics semantics) {
+  if (absl::Status status = TryDisassemble(results, array); !status.ok()) return context_->Fail(results, {}, status);
+  context_->Consume({array}, semantics);
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) {
+absl::Status ArrayRearranger::FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) {
   auto attempt = [&]() -> absl::Status {
-    PW_RETURN_IF_ERROR(arrays_.CheckNew({result}));
-    PW_ASSIGN_OR_RETURN(const ArrayEntry* found, arrays_.Live(array));
+    PW_RETURN_IF_ERROR(context_->arrays().CheckNew({result}));
+    PW_ASSIGN_OR_RETURN(const ArrayEntry* found, context_->arrays().Live(array));
     const ArrayEntry source = *found;
-    if (source.spec == nullptr) return InsertError(result, nullptr, source.record->status()), absl::OkStatus();
+    if (source.spec == nullptr) return context_->InsertError(result, nullptr, source.record->status()), absl::OkStatus();
     if (source.spec->sharding.num_tiles() != 1) {
       return absl::InvalidArgumentError(absl::StrCat(buffers::ToString(*source.spec), " is not fully replicated"));
     }
@@ -213,22 +218,22 @@ absl::Status SessionImpl::FullyReplicatedShard(Handle result, Handle array, Copy
     InsertAliases(result, single ? source.spec : SpecOfShard(*source.spec, 0), {pick});
     return absl::OkStatus();
   };
-  if (absl::Status status = attempt(); !status.ok()) return Fail({result}, {}, status);
-  Consume({array}, semantics);
+  if (absl::Status status = attempt(); !status.ok()) return context_->Fail({result}, {}, status);
+  context_->Consume({array}, semantics);
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::TryRemap(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
-                                   const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
+absl::Status ArrayRearranger::TryRemap(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                                       const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew(results));
   PW_RETURN_IF_ERROR(CheckCounts(results.size(), results.size(), specs.size()));
-  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> sources, LiveEntries(arrays));
+  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> sources, context_->LiveEntries(arrays));
   std::vector<SpecPtr> source_specs;
   for (const ArrayEntry& source : sources) {
     if (source.spec == nullptr) return source.record->status();
     source_specs.push_back(source.spec);
   }
-  for (const SpecPtr& spec : specs) PW_RETURN_IF_ERROR(CheckSpec(*spec));
+  for (const SpecPtr& spec : specs) PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
   PW_ASSIGN_OR_RETURN(const std::vector<buffers::RemapItem> items, Resolve(plan, source_specs, specs));
   std::vector<std::vector<ShardPick>> picks(results.size());
   for (const buffers::RemapItem& item : items) {
@@ -241,22 +246,22 @@ absl::Status SessionImpl::TryRemap(absl::Span<const Handle> results, absl::Span<
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays, const buffers::RemapPlan& plan,
-                                absl::Span<const ArraySpec> specs, CopySemantics semantics) {
+absl::Status ArrayRearranger::Remap(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                                    const buffers::RemapPlan& plan, absl::Span<const ArraySpec> specs, CopySemantics semantics) {
   const std::vector<SpecPtr> shared = Shared(specs);
-  if (absl::Status status = TryRemap(results, arrays, plan, shared); !status.ok()) return Fail(results, shared, status);
-  Consume(arrays, semantics);
+  if (absl::Status status = TryRemap(results, arrays, plan, shared); !status.ok()) return context_->Fail(results, shared, status);
+  context_->Consume(arrays, semantics);
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::TryBitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
-                                     absl::Span<const SpecPtr> specs) {
-  PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
+absl::Status ArrayRearranger::TryBitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                                         absl::Span<const SpecPtr> specs) {
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew(results));
   PW_RETURN_IF_ERROR(CheckCounts(results.size(), arrays.size(), specs.size()));
-  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> sources, LiveEntries(arrays));
+  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> sources, context_->LiveEntries(arrays));
   std::vector<buffers::Dims> shard_dims;
   for (size_t i = 0; i < sources.size(); ++i) {
-    PW_RETURN_IF_ERROR(CheckSpec(*specs[i]));
+    PW_RETURN_IF_ERROR(context_->CheckSpec(*specs[i]));
     PW_ASSIGN_OR_RETURN(buffers::Dims dims, specs[i]->sharding.ShardDims(specs[i]->dims, 0));
     shard_dims.push_back(std::move(dims));
     if (sources[i].is_error()) continue;
@@ -264,26 +269,26 @@ absl::Status SessionImpl::TryBitcast(absl::Span<const Handle> results, absl::Spa
   }
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].is_error()) {
-      InsertError(results[i], specs[i], sources[i].record->status());
+      context_->InsertError(results[i], specs[i], sources[i].record->status());
       continue;
     }
-    Record record = NewRecord(specs[i]);
+    Record record = context_->NewRecord(specs[i]);
     const auto& hosts = fabric_->groups().Of(fabric_->topology(), specs[i]->sharding)->hosts();
     dispatch::PlanBitcast(
-        hosts, id_, sources[i].record->id(), record->id(), specs[i]->dtype, shard_dims[i],
-        [&](HostId host) { return NameOp(host, {record}); }, fabric_->outbox());
-    fabric_->gangs().Derive(id_, record->id(), {sources[i].record->id()});
+        hosts, context_->id(), sources[i].record->id(), record->id(), specs[i]->dtype, shard_dims[i],
+        [&](HostId host) { return context_->NameOp(host, {record}); }, fabric_->outbox());
+    fabric_->gangs().Derive(context_->id(), record->id(), {sources[i].record->id()});
     record->OnDone(absl::OkStatus());
-    arrays_.Insert(results[i], {std::move(record), specs[i], nullptr, false, sources[i].effects});
+    context_->arrays().Insert(results[i], {std::move(record), specs[i], nullptr, false, sources[i].effects});
   }
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
-                                  absl::Span<const ArraySpec> specs, CopySemantics semantics) {
+absl::Status ArrayRearranger::Bitcast(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                                      absl::Span<const ArraySpec> specs, CopySemantics semantics) {
   const std::vector<SpecPtr> shared = Shared(specs);
-  if (absl::Status status = TryBitcast(results, arrays, shared); !status.ok()) return Fail(results, shared, status);
-  Consume(arrays, semantics);
+  if (absl::Status status = TryBitcast(results, arrays, shared); !status.ok()) return context_->Fail(results, shared, status);
+  context_->Consume(arrays, semantics);
   return absl::OkStatus();
 }
 

@@ -1,16 +1,16 @@
-// Copies of arrays to other devices, memories or shardings. The data travels directly between the hosts.
+#include "pathways/controller/session/arrays/array_copier.h"
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/controller/arrays/array_layouts.h"
-#include "pathways/controller/session/session_impl.h"
 #include "pathways/dispatch/plan_move.h"
 
 namespace pw::controller {
 
-absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& source,
+absl::StatusOr<ArrayCopier::SpecPtr> ArrayCopier::CopySpec(const ArrayEntry& source,
                                                            const std::optional<std::vector<DeviceId>>& devices,
                                                            const std::optional<std::string>& memory_kind) const {
   if (source.spec == nullptr) return SpecPtr();  // an error without a known shape stays one
@@ -24,11 +24,11 @@ absl::StatusOr<SessionImpl::SpecPtr> SessionImpl::CopySpec(const ArrayEntry& sou
   }
   if (memory_kind.has_value()) spec->sharding = spec->sharding.WithMemoryKind(*memory_kind);
   PW_RETURN_IF_ERROR(CheckKeepsLayout(fabric_->topology(), *source.spec, *spec));
-  if (!source.is_error()) PW_RETURN_IF_ERROR(CheckSpec(*spec));
+  if (!source.is_error()) PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
   return SpecPtr(std::move(spec));
 }
 
-bool SessionImpl::SamePlacement(const buffers::Sharding& a, const buffers::Sharding& b) const {
+bool ArrayCopier::SamePlacement(const buffers::Sharding& a, const buffers::Sharding& b) const {
   if (a.devices() != b.devices()) return false;
   if (a.memory_kind() == b.memory_kind()) return true;
   for (DeviceId device : a.devices()) {
@@ -39,51 +39,51 @@ bool SessionImpl::SamePlacement(const buffers::Sharding& a, const buffers::Shard
   return true;
 }
 
-void SessionImpl::Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan) {
-  Record record = NewRecord(spec);
-  const dispatch::MoveCall call{id_, source.record->id(), source.spec.get(), record->id(), spec.get()};
+void ArrayCopier::Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan) {
+  Record record = context_->NewRecord(spec);
+  const dispatch::MoveCall call{context_->id(), source.record->id(), source.spec.get(), record->id(), spec.get()};
   dispatch::PlanMove(
-      fabric_->topology(), call, plan, [&] { return fabric_->NextId(); }, [&](HostId host) { return NameOp(host, {record}); },
-      fabric_->outbox());
-  fabric_->gangs().Derive(id_, record->id(), {source.record->id()});
+      fabric_->topology(), call, plan, [&] { return fabric_->NextId(); },
+      [&](HostId host) { return context_->NameOp(host, {record}); }, fabric_->outbox());
+  fabric_->gangs().Derive(context_->id(), record->id(), {source.record->id()});
   record->OnDone(absl::OkStatus());
-  arrays_.Insert(result, {std::move(record), spec, nullptr, false});
+  context_->arrays().Insert(result, {std::move(record), spec, nullptr, false});
 }
 
-absl::Status SessionImpl::Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
-                               std::optional<std::vector<DeviceId>> devices, std::optional<std::string> memory_kind,
+absl::Status ArrayCopier::Copy(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+                               const std::optional<std::vector<DeviceId>>& devices, const std::optional<std::string>& memory_kind,
                                CopySemantics semantics) {
   std::vector<ArrayEntry> sources;
   std::vector<SpecPtr> specs;
   auto check = [&]() -> absl::Status {
-    PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
+    PW_RETURN_IF_ERROR(context_->arrays().CheckNew(results));
     if (results.size() != arrays.size())
       return absl::InvalidArgumentError(absl::StrCat(arrays.size(), " arrays to copy and ", results.size(), " results"));
-    PW_ASSIGN_OR_RETURN(sources, LiveEntries(arrays));
+    PW_ASSIGN_OR_RETURN(sources, context_->LiveEntries(arrays));
     for (const ArrayEntry& source : sources) {
       PW_ASSIGN_OR_RETURN(SpecPtr spec, CopySpec(source, devices, memory_kind));
       specs.push_back(std::move(spec));
     }
     return absl::OkStatus();
   };
-  if (absl::Status status = check(); !status.ok()) return Fail(results, specs, status);
+  if (absl::Status status = check(); !status.ok()) return context_->Fail(results, specs, status);
   for (size_t i = 0; i < results.size(); ++i) {
     const ArrayEntry& source = sources[i];
     if (source.is_error()) {
-      InsertError(results[i], specs[i], source.record->status());
+      context_->InsertError(results[i], specs[i], source.record->status());
     } else if (source.strings != nullptr) {
-      InsertStrings(results[i], specs[i], *source.strings);
+      context_->InsertStrings(results[i], specs[i], *source.strings);
     } else if (semantics != CopySemantics::kAlwaysCopy && SamePlacement(source.spec->sharding, specs[i]->sharding)) {
-      Share(results[i], source, specs[i]);
+      context_->Share(results[i], source, specs[i]);
     } else {
       Move(results[i], source, specs[i], dispatch::ShardwisePlan(*source.spec));
     }
   }
-  Consume(arrays, semantics);
+  context_->Consume(arrays, semantics);
   return absl::OkStatus();
 }
 
-absl::StatusOr<StringCells> SessionImpl::ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const {
+absl::StatusOr<StringCells> ArrayCopier::ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const {
   const buffers::Sharding& from = source.spec->sharding;
   StringCells cells;
   for (int shard = 0; shard < spec.sharding.num_shards(); ++shard) {
@@ -100,15 +100,15 @@ absl::StatusOr<StringCells> SessionImpl::ReshardCells(const ArrayEntry& source, 
   return cells;
 }
 
-absl::Status SessionImpl::ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics) {
+absl::Status ArrayCopier::ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics) {
   if (source.strings != nullptr) {
     PW_ASSIGN_OR_RETURN(StringCells cells, ReshardCells(source, *spec));
-    InsertStrings(result, spec, std::move(cells));
+    context_->InsertStrings(result, spec, std::move(cells));
     return absl::OkStatus();
   }
   const buffers::Sharding& from = source.spec->sharding;
   if (semantics != CopySemantics::kAlwaysCopy && from.tiles() == spec->sharding.tiles() && SamePlacement(from, spec->sharding)) {
-    Share(result, source, spec);
+    context_->Share(result, source, spec);
     return absl::OkStatus();
   }
   const resource::Topology& topology = fabric_->topology();
@@ -119,36 +119,36 @@ absl::Status SessionImpl::ReshardOne(Handle result, const ArrayEntry& source, co
   return absl::OkStatus();
 }
 
-absl::Status SessionImpl::Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
+absl::Status ArrayCopier::Reshard(absl::Span<const Handle> results, absl::Span<const Handle> arrays,
                                   absl::Span<const ArraySpec> specs, CopySemantics semantics) {
   std::vector<ArrayEntry> sources;
   std::vector<SpecPtr> shared;
   for (const ArraySpec& spec : specs) shared.push_back(std::make_shared<const ArraySpec>(spec));
   auto check = [&]() -> absl::Status {
-    PW_RETURN_IF_ERROR(arrays_.CheckNew(results));
+    PW_RETURN_IF_ERROR(context_->arrays().CheckNew(results));
     if (results.size() != arrays.size() || specs.size() != arrays.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat(arrays.size(), " arrays to reshard, ", specs.size(), " shardings and ", results.size(), " results"));
     }
-    PW_ASSIGN_OR_RETURN(sources, LiveEntries(arrays));
+    PW_ASSIGN_OR_RETURN(sources, context_->LiveEntries(arrays));
     for (size_t i = 0; i < specs.size(); ++i) {
-      PW_RETURN_IF_ERROR(CheckSpec(specs[i]));
+      PW_RETURN_IF_ERROR(context_->CheckSpec(specs[i]));
       if (sources[i].is_error() || (sources[i].spec->dtype == specs[i].dtype && sources[i].spec->dims == specs[i].dims)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("a reshard cannot turn ", buffers::ToString(*sources[i].spec), " into ", buffers::ToString(specs[i])));
     }
     return absl::OkStatus();
   };
-  if (absl::Status status = check(); !status.ok()) return Fail(results, shared, status);
+  if (absl::Status status = check(); !status.ok()) return context_->Fail(results, shared, status);
   absl::Status first;
   for (size_t i = 0; i < results.size(); ++i) {
     if (sources[i].is_error()) {
-      InsertError(results[i], shared[i], sources[i].record->status());
+      context_->InsertError(results[i], shared[i], sources[i].record->status());
     } else if (absl::Status status = ReshardOne(results[i], sources[i], shared[i], semantics); !status.ok()) {
-      first.Update(Fail({results[i]}, {shared[i]}, status));
+      first.Update(context_->Fail({results[i]}, {shared[i]}, status));
     }
   }
-  Consume(arrays, semantics);
+  context_->Consume(arrays, semantics);
   return first;
 }
 
