@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/hosts/report_groups.h"
-#include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/controller/session/session_publications.h"
 #include "pathways/dispatch/plan_execute.h"
@@ -47,7 +46,7 @@ absl::Status SessionImpl::CheckArgs(ExecutableEntry& executable, CheckedExecute&
 
 absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const ExecuteRequest& request) {
   CheckedExecute call;
-  PW_ASSIGN_OR_RETURN(call.executable, FindExecutable(request.executable));
+  PW_ASSIGN_OR_RETURN(call.executable, executable_table_.Find(request.executable));
   PW_RETURN_IF_ERROR(call.executable->gone);
   const program::Executable& record = *call.executable->record;
   if (!request.devices.empty() && request.devices != record.devices) {
@@ -169,13 +168,13 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   if (!call.ok()) {
     if (run != nullptr) run->status = call.status();
     // Without handles for the results, the client cannot ask for them.
-    if (auto entry = FindExecutable(request.executable); entry.ok()) ConsumeDonated(request, *(*entry)->record, false);
+    if (auto entry = executable_table_.Find(request.executable); entry.ok()) ConsumeDonated(request, *(*entry)->record, false);
     return Fail(request.results, {}, call.status());
   }
   const std::shared_ptr<const program::Executable> record = call->executable->record;
   const bool launch = call->input_error.ok();
   if (launch && call->executable->function != nullptr) {
-    functions_->Launch({*record, call->args, call->results, run, request.stream});
+    functions_.Launch({*record, call->args, call->results, run, request.stream});
   } else if (launch) {
     Launch(request, *call, run);
   } else {

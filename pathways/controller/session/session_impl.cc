@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/runs/program_steps.h"
-#include "pathways/controller/session/session_functions.h"
 #include "pathways/controller/session/session_publications.h"
 
 namespace pw::controller {
@@ -26,8 +25,10 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       copier_(this),
       reader_(this, &reads_, &host_buffers_, &lanes_),
       files_(this, &reads_, about_),
+      executable_table_(this),
+      functions_(this, &reads_, &lanes_, &executable_table_),
+      executables_(this, &lanes_, &executable_table_, &functions_),
       steps_(std::make_unique<ProgramSteps>(this)),
-      functions_(std::make_unique<SessionFunctions>(this)),
       publications_(std::make_unique<SessionPublications>(this, std::move(publications))),
       run_results_(fabric) {}
 
@@ -60,6 +61,39 @@ void SessionImpl::OnTick(absl::Time now, bool slept) {
 
 void SessionImpl::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {
   publications_->Ask(question, std::move(done));
+}
+
+absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
+  if (auto it = programs_.find(executable); it != programs_.end()) return it->second->info;
+  if (publications_->Has(executable)) return publications_->InfoOf(executable);
+  PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, executable_table_.Find(executable));
+  return entry->info;
+}
+
+absl::Status SessionImpl::DestructExecutable(Handle executable) {
+  if (programs_.contains(executable)) return DestructProgram(executable);
+  if (publications_->Has(executable)) return publications_->Drop(executable), absl::OkStatus();
+  return executables_.Destruct(executable);
+}
+
+template <class T>
+bool SessionImpl::RefuseDescription(Handle executable, ResultCallback<T>& done) {
+  if (!programs_.contains(executable)) return false;
+  Answer<T>(std::move(done), absl::UnimplementedError("a program of many nodes has no description of its own: ask for those of "
+                                                      "its nodes' executables"));
+  return true;
+}
+
+void SessionImpl::GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) {
+  if (!RefuseDescription(executable, done)) executables_.GetCostAnalysis(executable, std::move(done));
+}
+
+void SessionImpl::GetProgramText(Handle executable, ResultCallback<std::string> done) {
+  if (!RefuseDescription(executable, done)) executables_.GetProgramText(executable, std::move(done));
+}
+
+void SessionImpl::GetProgramModule(Handle executable, ResultCallback<std::string> done) {
+  if (!RefuseDescription(executable, done)) executables_.GetProgramModule(executable, std::move(done));
 }
 
 void SessionImpl::SetHostCalls(std::shared_ptr<HostCallHandler> handler) { steps_->SetHostCalls(std::move(handler)); }

@@ -1,6 +1,6 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
 //   - session_impl.cc: beginning and end
-//   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
+//   - session_execute.cc: execute and results of runs
 //   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
 // Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger,
@@ -29,17 +29,18 @@
 #include "pathways/controller/session/arrays/array_rearranger.h"
 #include "pathways/controller/session/arrays/host_buffer_store.h"
 #include "pathways/controller/session/context/pending_reads.h"
+#include "pathways/controller/session/context/run_results.h"
 #include "pathways/controller/session/context/session_context.h"
 #include "pathways/controller/session/context/session_lanes.h"
-#include "pathways/controller/session/executable_entry.h"
-#include "pathways/controller/session/run_results.h"
+#include "pathways/controller/session/executables/executable_table.h"
+#include "pathways/controller/session/executables/session_executables.h"
+#include "pathways/controller/session/executables/session_functions.h"
 #include "pathways/program/executable.h"
 
 namespace pw::controller {
 
 class ProgramSteps;
 class Publications;
-class SessionFunctions;
 class SessionPublications;
 using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
 
@@ -77,7 +78,7 @@ class SessionImpl final : public Session, private SessionContext {
 
   size_t num_arrays() const { return arrays_.size(); }
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
-  size_t num_executables() const { return executables_.size(); }
+  size_t num_executables() const { return executable_table_.size(); }
   size_t num_programs() const { return programs_.size(); }
   size_t num_program_runs() const { return program_runs_.size(); }
   const HostBufferStore& host_buffers() const { return host_buffers_; }
@@ -144,7 +145,9 @@ class SessionImpl final : public Session, private SessionContext {
   absl::Status Destruct(Arrays arrays) override { return arrays_.Erase(arrays); }
   absl::StatusOr<bool> IsDeleted(Handle array) override { return reader_.IsDeleted(array); }
   absl::StatusOr<ArraySpec> Spec(Handle array) override { return reader_.Spec(array); }
-  void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
+  void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override {
+    executables_.Compile(std::move(request), std::move(done));
+  }
   void AwaitEffects(StatusCallback done) override;
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
@@ -159,22 +162,17 @@ class SessionImpl final : public Session, private SessionContext {
  private:
   using Run = ExecuteRun;
   friend class ProgramSteps;
-  friend class SessionFunctions;
   friend class SessionPublications;
   struct CheckedExecute;
 
-  // -- session_executables.cc
-  absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
-  struct PendingCompile;  // a compilation on several hosts
-  void NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const;
-  void OnCompiled(PendingCompile& compile);
-  absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);
-  void Describe(Handle executable, ::pathways::v1::Describe::What what, ResultCallback<::pathways::v1::Described> done);
+  // Answers a request to describe a program of many nodes with an error. Returns false for any other executable.
+  template <class T>
+  bool RefuseDescription(Handle executable, ResultCallback<T>& done);
 
   // -- session_seats.cc
   struct Reloading;
   absl::Status NotLoaded(const ExecutableEntry& entry) const;  // of a call whose hosts do not have the executable
-  std::vector<Handle> MissingOn(const absl::flat_hash_set<DeviceId>& seats) const;
+  std::vector<Handle> MissingOn(const absl::flat_hash_set<DeviceId>& seats);
   void LoadOnSeats();
   void StopLoading(const absl::flat_hash_set<DeviceId>& lost);
   void OpenSeats();
@@ -188,8 +186,7 @@ class SessionImpl final : public Session, private SessionContext {
   // -- session_remap.cc
   struct Preparation;
   void CompileForTarget();
-  void EndPreparation(const absl::Status& error);                                // runs `done`
-  std::shared_ptr<void> SwapExecutables(const std::map<Handle, Handle>& twins);  // `twins`: by the executable that they replace
+  void EndPreparation(const absl::Status& error);  // runs `done`
   absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
   Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
   struct MovingArray;
@@ -211,7 +208,6 @@ class SessionImpl final : public Session, private SessionContext {
   absl::Status DestructProgram(Handle handle);
   void UnloadProgram(const ProgramEntry& entry);
   void DropExecutables(const std::vector<Handle>& executables);
-  void DropRecord(const program::Executable& record);
   absl::Status CheckProgramArgs(ProgramEntry& entry, Arrays handles, std::vector<ArrayEntry>* args);
   Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
   absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
@@ -240,11 +236,12 @@ class SessionImpl final : public Session, private SessionContext {
   ArrayCopier copier_;
   ArrayReader reader_;
   ArrayFiles files_;
-  absl::flat_hash_map<Handle, ExecutableEntry> executables_;
+  ExecutableTable executable_table_;
+  SessionFunctions functions_;
+  SessionExecutables executables_;
   absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
   const std::unique_ptr<ProgramSteps> steps_;
-  const std::unique_ptr<SessionFunctions> functions_;
   std::unique_ptr<SessionPublications> publications_;
   RunResults run_results_;
 };

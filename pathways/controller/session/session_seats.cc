@@ -37,10 +37,10 @@ void SessionImpl::OnSeatTaken(const std::vector<DeviceId>& devices, const absl::
 }
 
 // Returns the executables to compile again: those on these devices that a host lacks, if all of their devices are there.
-std::vector<Handle> SessionImpl::MissingOn(const absl::flat_hash_set<DeviceId>& seats) const {
+std::vector<Handle> SessionImpl::MissingOn(const absl::flat_hash_set<DeviceId>& seats) {
   std::vector<Handle> missing;
-  for (Handle handle : SortedKeys(executables_)) {
-    const ExecutableEntry& entry = executables_.at(handle);
+  for (Handle handle : executable_table_.Handles()) {
+    const ExecutableEntry& entry = *executable_table_.FindOrNull(handle);
     const program::Executable& record = *entry.record;
     const auto present = [this](HostId host) { return fabric_->outbox().HasHost(host); };
     const bool loaded = entry.unloaded.ok() && std::all_of(record.hosts.begin(), record.hosts.end(), present);
@@ -60,12 +60,12 @@ void SessionImpl::LoadOnSeats() {
   r->left = missing.size();
   for (Handle handle : missing) {
     r->twins[handle] = 0;
-    Compile(*executables_.at(handle).source,
+    Compile(*executable_table_.FindOrNull(handle)->source,
             [this, alive = std::weak_ptr<bool>(alive_), r, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
               if (alive.expired()) return;
-              auto entry = executables_.find(handle);
+              ExecutableEntry* const entry = executable_table_.FindOrNull(handle);
               if (info.ok()) r->twins[handle] = (*info)->handle;
-              if (!info.ok() && entry != executables_.end()) entry->second.unloaded = info.status();
+              if (!info.ok() && entry != nullptr) entry->unloaded = info.status();
               if (--r->left == 0) LoadOnSeats();  // executables and seats that were added meanwhile
             });
   }
@@ -81,7 +81,7 @@ void SessionImpl::StopLoading(const absl::flat_hash_set<DeviceId>& lost) {
 // Replaces the executables and programs, and lets the client use the devices.
 void SessionImpl::OpenSeats() {
   const std::shared_ptr<Reloading> r = std::exchange(reloading_, nullptr);
-  const std::shared_ptr<void> old_executables = SwapExecutables(r->twins);
+  const std::shared_ptr<void> old_executables = executables_.Replace(r->twins);
   devices_.SetLoaded(r->devices);
   for (Handle handle : SortedKeys(programs_)) {
     const ProgramEntry& entry = *programs_.at(handle);

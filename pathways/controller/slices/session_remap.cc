@@ -23,26 +23,6 @@ bool AnyOf(const std::vector<DeviceId>& devices, const DeviceMapping& mapping) {
   return std::any_of(devices.begin(), devices.end(), [&](DeviceId device) { return mapping.contains(device); });
 }
 
-buffers::ArraySpec OnDevices(const buffers::ArraySpec& spec, absl::FunctionRef<DeviceId(DeviceId)> map) {
-  std::vector<DeviceId> devices;
-  for (DeviceId device : spec.sharding.devices()) devices.push_back(map(device));
-  buffers::ArraySpec there = spec;
-  there.sharding = spec.sharding.WithDevices(std::move(devices));
-  return there;
-}
-
-// Returns the record of an executable that was compiled under scratch ids, with the virtual devices instead.
-std::shared_ptr<const program::Executable> Renamed(const program::Executable& twin, const program::Executable& original) {
-  absl::flat_hash_map<DeviceId, DeviceId> back;
-  for (size_t i = 0; i < twin.devices.size(); ++i) back[twin.devices[i]] = original.devices[i];
-  auto record = std::make_shared<program::Executable>(twin);
-  record->devices = original.devices;
-  auto specs = std::make_shared<std::vector<buffers::ArraySpec>>();
-  for (const auto& spec : *twin.output_specs) specs->push_back(OnDevices(spec, [&](DeviceId device) { return back.at(device); }));
-  record->output_specs = std::move(specs);
-  return record;
-}
-
 }  // namespace
 
 struct SessionImpl::Preparation {
@@ -64,14 +44,14 @@ void SessionImpl::PrepareMove(const DeviceMapping& to, StatusCallback done) {
 void SessionImpl::CompileForTarget() {
   const std::shared_ptr<Preparation> p = preparation_;
   std::vector<Handle> missing;
-  for (Handle handle : SortedKeys(executables_)) {
-    const ExecutableEntry& entry = executables_.at(handle);
+  for (Handle handle : executable_table_.Handles()) {
+    const ExecutableEntry& entry = *executable_table_.FindOrNull(handle);
     if (entry.gone.ok() && AnyOf(entry.record->devices, p->to) && !p->twins.contains(handle)) missing.push_back(handle);
   }
   if (missing.empty() || !p->status.ok()) return std::exchange(p->done, nullptr)(p->status);
   p->left = missing.size();
   for (Handle handle : missing) {
-    CompileRequest request = *executables_.at(handle).source;
+    CompileRequest request = *executable_table_.FindOrNull(handle)->source;
     for (DeviceId& device : request.devices) {
       if (p->to.contains(device)) device = SessionDevices::ScratchOf(device);
     }
@@ -99,36 +79,14 @@ void SessionImpl::AbandonMove() {
   for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
 }
 
-// Replaces executables by their twins. Returns the owner of the old ones: they are dropped when the last program that uses them is gone.
-std::shared_ptr<void> SessionImpl::SwapExecutables(const std::map<Handle, Handle>& twins) {
-  auto old = std::make_shared<std::vector<std::shared_ptr<const program::Executable>>>();
-  for (const auto& [handle, twin_handle] : twins) {
-    auto twin = executables_.find(twin_handle);
-    auto entry = executables_.find(handle);
-    if (twin == executables_.end()) continue;
-    if (entry == executables_.end()) {  // the client has dropped it meanwhile
-      DestructExecutable(twin_handle).IgnoreError();
-      continue;
-    }
-    old->push_back(std::exchange(entry->second.record, Renamed(*twin->second.record, *entry->second.record)));
-    entry->second.unloaded = twin->second.unloaded;
-    executables_.erase(twin);
-  }
-  return std::shared_ptr<void>(nullptr, [this, old, alive = std::weak_ptr<bool>(alive_)](void*) {
-    for (const auto& record : *old) {
-      if (!alive.expired()) DropRecord(*record);
-    }
-  });
-}
-
 absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables) {
   const std::shared_ptr<ProgramEntry> old = programs_.at(handle);
   std::vector<program::ExecutablePtr> records;
   for (Handle executable : old->executables) {
-    const auto entry = executables_.find(executable);
-    if (entry == executables_.end())  // a client may guess and drop handles that it was never given
+    const ExecutableEntry* entry = executable_table_.FindOrNull(executable);
+    if (entry == nullptr)  // a client may guess and drop handles that it was never given
       return absl::FailedPreconditionError(absl::StrCat("a compiled function of program ", old->program().name, " was dropped"));
-    records.push_back(entry->second.record);
+    records.push_back(entry->record);
   }
   if (old->steps != nullptr) {  // runs in flight keep the old entry
     PW_ASSIGN_OR_RETURN(EntryRef anew, MakeEntry(old->program(), std::move(records)));
@@ -211,7 +169,7 @@ std::vector<SessionImpl::Record> SessionImpl::Move(const DeviceMapping& to) {
     fabric_->topology().Bind(device, physical);
     fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
   }
-  const std::shared_ptr<void> old_executables = SwapExecutables(preparation->twins);
+  const std::shared_ptr<void> old_executables = executables_.Replace(preparation->twins);
   for (Handle handle : SortedKeys(programs_)) {
     const ProgramEntry& entry = *programs_.at(handle);
     if (!entry.gone.ok() || !AnyOf(entry.devices, to)) continue;

@@ -10,9 +10,7 @@ void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, 
   auto concerned = [&](const std::vector<DeviceId>& of) {
     return std::any_of(of.begin(), of.end(), [&](DeviceId device) { return devices.contains(device); });
   };
-  for (auto& [handle, entry] : executables_) {
-    if (concerned(entry.record->devices)) entry.gone.Update(error);
-  }
+  executable_table_.OnSliceReleased(devices, error);
   for (auto& [handle, program] : programs_) {
     if (concerned(program->devices)) program->gone.Update(AtUserOf(program->program(), devices, error));
   }

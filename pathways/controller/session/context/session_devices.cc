@@ -7,6 +7,14 @@
 
 namespace pw::controller {
 
+buffers::ArraySpec OnDevices(const buffers::ArraySpec& spec, absl::FunctionRef<DeviceId(DeviceId)> map) {
+  std::vector<DeviceId> devices;
+  for (DeviceId device : spec.sharding.devices()) devices.push_back(map(device));
+  buffers::ArraySpec there = spec;
+  there.sharding = spec.sharding.WithDevices(std::move(devices));
+  return there;
+}
+
 void SessionDevices::SetLoading(const std::vector<DeviceId>& devices, const absl::Status& error) {
   const auto shared = std::make_shared<const absl::Status>(error);
   for (DeviceId device : devices) loading_[device] = shared;

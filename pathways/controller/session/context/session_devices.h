@@ -6,11 +6,16 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "pathways/base/ids.h"
+#include "pathways/buffers/array_spec.h"
 #include "pathways/controller/hosts/device_directory.h"
 
 namespace pw::controller {
+
+// Returns the spec with other devices: `map` of each.
+buffers::ArraySpec OnDevices(const buffers::ArraySpec& spec, absl::FunctionRef<DeviceId(DeviceId)> map);
 
 class SessionDevices {
  public:

@@ -132,7 +132,7 @@ void SessionImpl::CompileProgram(Bytes bytes, ResultCallback<InfoPtr> done) {
     Compile(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), compile, i](absl::StatusOr<InfoPtr> info) {
       if (alive.expired()) info = absl::CancelledError("the session has ended");
       if (info.ok()) compile->executables[i] = (*info)->handle;
-      absl::StatusOr<ExecutableEntry*> entry = info.ok() ? FindExecutable((*info)->handle) : info.status();
+      absl::StatusOr<ExecutableEntry*> entry = info.ok() ? executable_table_.Find((*info)->handle) : info.status();
       if (entry.ok() && (*entry)->function != nullptr)
         entry = absl::UnimplementedError("it is a Python function, which a program of many nodes cannot call: call it by itself");
       if (entry.ok()) {
@@ -160,7 +160,7 @@ void SessionImpl::FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile
 
 absl::StatusOr<InfoPtr> SessionImpl::AddProgram(ProgramCompile& compile) {
   for (size_t i = 0; i < compile.records.size(); ++i) {  // a move may have replaced them meanwhile
-    if (auto it = executables_.find(compile.executables[i]); it != executables_.end()) compile.records[i] = it->second.record;
+    if (const ExecutableEntry* entry = executable_table_.FindOrNull(compile.executables[i])) compile.records[i] = entry->record;
   }
   PW_ASSIGN_OR_RETURN(const EntryRef entry, MakeEntry(std::move(compile.program), std::move(compile.records)));
   entry->executables = compile.executables;
@@ -310,8 +310,8 @@ absl::StatusOr<ExecuteReply> SessionImpl::RunProgram(const std::shared_ptr<Progr
     return absl::OkStatus();
   };
   const auto calls_back = [this](Handle executable) {
-    const auto found = executables_.find(executable);
-    return found == executables_.end() || found->second.calls_back;
+    const ExecutableEntry* found = executable_table_.FindOrNull(executable);
+    return found == nullptr || found->calls_back;
   };
   const absl::Status status = check();
   if (status.ok()) {

@@ -1,4 +1,4 @@
-#include "pathways/controller/session/session_functions.h"
+#include "pathways/controller/session/executables/session_functions.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -7,7 +7,8 @@
 // the command waits, and those of the same stream behind it. Strings that a function makes come shard by shard as answers to questions
 // (Execute.string_results).
 //
-// SessionImpl owns it. Strand-confined.
+// It adds loaded functions to the session's table. SessionExecutables passes it the requests to load and to drop them, JitCalls the
+// calls. Strand-confined.
 #pragma once
 
 #include <deque>
@@ -17,18 +18,23 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/session/context/pending_reads.h"
+#include "pathways/controller/session/context/run_results.h"
+#include "pathways/controller/session/context/session_context.h"
+#include "pathways/controller/session/context/session_lanes.h"
+#include "pathways/controller/session/executables/executable_table.h"
 #include "pathways/session/host_function.h"
 
 namespace pw::controller {
 
 class SessionFunctions {
  public:
-  explicit SessionFunctions(SessionImpl* session);
+  // All must outlive this.
+  SessionFunctions(SessionContext* context, PendingReads* reads, SessionLanes* lanes, ExecutableTable* table);
   ~SessionFunctions();
 
   using Info = std::shared_ptr<const ExecutableInfo>;
-  // SessionImpl::Compile of this format. The executable is one of the session's own afterwards.
+  // Session::Compile of this format.
   void Compile(CompileRequest request, ResultCallback<Info> done);
 
   struct Call {
@@ -50,15 +56,18 @@ class SessionFunctions {
   absl::StatusOr<program::Executable> Check(const session::HostFunction& function) const;
   ::pathways::v1::Command LoadCommand(const program::Executable& record, const CompileRequest& request) const;
   void OnLoaded(Pending& pending);
-  void AwaitStrings(Handle result, uint32_t index, const SessionImpl::SpecPtr& spec, StringQueries* queries);
+  void AwaitStrings(Handle result, uint32_t index, const SessionContext::SpecPtr& spec, StringQueries* queries);
   OpId NameOp(const Call& call, HostId host, const std::shared_ptr<WeakArrays>& waiting);
   void AddStringArguments(const Call& call, Outgoing* outgoing) const;
   void SendInOrder(uint64_t stream, Outgoing outgoing);
   void Advance(uint64_t stream);
   void Send(Outgoing& outgoing);
 
-  SessionImpl* const session_;
+  SessionContext* const context_;
   Fabric* const fabric_;
+  PendingReads* const reads_;
+  SessionLanes* const lanes_;
+  ExecutableTable* const table_;
   std::map<uint64_t, std::deque<Outgoing>> waiting_;  // by stream, in order; none is empty
 };
 

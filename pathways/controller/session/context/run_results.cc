@@ -1,4 +1,4 @@
-#include "pathways/controller/session/run_results.h"
+#include "pathways/controller/session/context/run_results.h"
 
 #include "absl/strings/str_cat.h"
 #include "pathways/controller/arrays/array_table.h"

@@ -1,4 +1,4 @@
-#include "pathways/controller/session/session_functions.h"
+#include "pathways/controller/session/executables/session_functions.h"
 
 #include <algorithm>
 #include <utility>
@@ -60,19 +60,20 @@ struct SessionFunctions::Outgoing {
     uint32_t arg;
     int32_t shard;
     std::shared_ptr<StringCell> cell;
-    SessionImpl::Record array;
+    SessionContext::Record array;
   };
   std::vector<std::pair<HostId, Command>> commands;  // in the order of the function's hosts
   std::vector<Strings> strings;
   std::vector<std::shared_ptr<void>> to_drop;  // functions, when it has been sent
-  std::vector<SessionImpl::Record> kept;       // its arrays: hosts must not be told to free them before they get the commands
+  std::vector<SessionContext::Record> kept;    // its arrays: hosts must not be told to free them before they get the commands
 
   bool ready() const {
     return std::all_of(strings.begin(), strings.end(), [](const Strings& s) { return s.array->settled(); });
   }
 };
 
-SessionFunctions::SessionFunctions(SessionImpl* session) : session_(session), fabric_(session->fabric_) {}
+SessionFunctions::SessionFunctions(SessionContext* context, PendingReads* reads, SessionLanes* lanes, ExecutableTable* table)
+    : context_(context), fabric_(context->fabric()), reads_(reads), lanes_(lanes), table_(table) {}
 SessionFunctions::~SessionFunctions() = default;
 
 absl::StatusOr<program::Executable> SessionFunctions::Check(const HostFunction& function) const {
@@ -82,7 +83,7 @@ absl::StatusOr<program::Executable> SessionFunctions::Check(const HostFunction& 
         absl::StrCat("the Python function ", function.name, " is to run on ", ToString(device),
                      ", a device of a virtual slice, which is not supported: run it on devices of jax.devices()"));
   }
-  PW_RETURN_IF_ERROR(session_->devices_.Check(function.devices));
+  PW_RETURN_IF_ERROR(context_->devices().Check(function.devices));
   for (DeviceId id : function.devices) {
     const resource::Device& device = *fabric_->topology().FindDevice(id);
     if (device.description.kind == resource::kCpuDeviceKind) continue;
@@ -90,12 +91,12 @@ absl::StatusOr<program::Executable> SessionFunctions::Check(const HostFunction& 
                                                    ", which is of kind '", device.description.kind,
                                                    "': Python functions take and make arrays on CPU devices only"));
   }
-  if (static_cast<int64_t>(session_->executables_.size()) >= fabric_->limits().handles)
+  if (static_cast<int64_t>(table_->size()) >= fabric_->limits().handles)
     return absl::ResourceExhaustedError(
-        absl::StrCat("this client has ", session_->executables_.size(), " programs, which is the limit: drop some"));
+        absl::StrCat("this client has ", table_->size(), " programs, which is the limit: drop some"));
   program::Executable record;
   record.id = ExecutableId(fabric_->NextId());
-  record.owner = session_->id_;
+  record.owner = context_->id();
   record.devices = record.physical = function.devices;
   PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(fabric_->topology(), function.devices));
   PW_RETURN_IF_ERROR(FillRecord(function, &record));
@@ -106,7 +107,7 @@ Command SessionFunctions::LoadCommand(const program::Executable& record, const C
   Command command;
   auto& compile = *command.mutable_compile();
   compile.set_executable(record.id.v);
-  compile.set_session(session_->id_.v);
+  compile.set_session(context_->id().v);
   compile.set_format(request.format);
   compile.set_program_bytes(request.program.size());
   const resource::Topology& topology = fabric_->topology();
@@ -122,11 +123,11 @@ Command SessionFunctions::LoadCommand(const program::Executable& record, const C
 
 void SessionFunctions::Compile(CompileRequest request, ResultCallback<Info> done) {
   absl::StatusOr<HostFunction> function = session::ParseHostFunction(request.program);
-  if (!function.ok()) return session_->Answer<Info>(std::move(done), function.status());
+  if (!function.ok()) return context_->Answer<Info>(std::move(done), function.status());
   absl::StatusOr<program::Executable> record = Check(*function);
-  if (!record.ok()) return session_->Answer<Info>(std::move(done), record.status());
-  function->text.clear();                        // the request has it
-  session_->lanes_.OpenForCalls(record->hosts);  // for what the processes print
+  if (!record.ok()) return context_->Answer<Info>(std::move(done), record.status());
+  function->text.clear();               // the request has it
+  lanes_->OpenForCalls(record->hosts);  // for what the processes print
   Command command = LoadCommand(*record, request);
   const std::vector<HostId> all = fabric_->topology().hosts();
   auto pending = std::make_shared<Pending>();
@@ -136,7 +137,7 @@ void SessionFunctions::Compile(CompileRequest request, ResultCallback<Info> done
   pending->done = std::move(done);
   pending->source = std::make_shared<const CompileRequest>(request);
   for (HostId host : pending->record.hosts) {
-    fabric_->compiles().Add(pending->record.id.v, host, session_->id_,
+    fabric_->compiles().Add(pending->record.id.v, host, context_->id(),
                             [this, pending](absl::StatusOr<::pathways::v1::Compiled> compiled) {
                               pending->status.Update(compiled.ok() ? session::StatusFrom(compiled->status()) : compiled.status());
                               if (--pending->left == 0) OnLoaded(*pending);
@@ -149,29 +150,24 @@ void SessionFunctions::Compile(CompileRequest request, ResultCallback<Info> done
 
 void SessionFunctions::OnLoaded(Pending& pending) {
   if (!pending.status.ok()) {
-    session_->DropRecord(pending.record);  // some hosts may have it
-    return session_->Answer<Info>(std::move(pending.done), pending.status);
+    table_->DropFromHosts(pending.record);  // some hosts may have it
+    return context_->Answer<Info>(std::move(pending.done), pending.status);
   }
-  const Handle handle = session_->NewHandle();
   ExecutableEntry entry;
   entry.record = std::make_shared<const program::Executable>(std::move(pending.record));
-  entry.info = MakeInfo(*entry.record, handle);
-  entry.accepted.resize(entry.record->parameters.size());
   entry.source = std::move(pending.source);
   entry.function = std::move(pending.function);
-  Info info = entry.info;
-  session_->executables_.insert({handle, std::move(entry)});
-  session_->Answer<Info>(std::move(pending.done), std::move(info));
+  context_->Answer<Info>(std::move(pending.done), table_->Add(std::move(entry)));
 }
 
 // Makes an array of strings that do not exist yet, and asks the hosts for them.
-void SessionFunctions::AwaitStrings(Handle result, uint32_t index, const SessionImpl::SpecPtr& spec, StringQueries* queries) {
+void SessionFunctions::AwaitStrings(Handle result, uint32_t index, const SessionContext::SpecPtr& spec, StringQueries* queries) {
   StringCells cells;
   for (int shard = 0; shard < spec->sharding.num_shards(); ++shard) {
     const HostId host = fabric_->topology().FindDevice(spec->sharding.devices()[shard])->host;
     const uint64_t query = fabric_->NextId();
     auto cell = cells.emplace_back(std::make_shared<StringCell>());
-    fabric_->descriptions().Add(query, host, session_->id_, [cell](absl::StatusOr<::pathways::v1::Described> described) {
+    fabric_->descriptions().Add(query, host, context_->id(), [cell](absl::StatusOr<::pathways::v1::Described> described) {
       const absl::Status status = described.ok() ? session::StatusFrom(described->status()) : described.status();
       cell->Fill(status.ok() ? absl::StatusOr<Bytes>(Bytes::FromString(std::move(*described->mutable_module()))) : status);
     });
@@ -180,14 +176,13 @@ void SessionFunctions::AwaitStrings(Handle result, uint32_t index, const Session
     asked.set_shard(shard);
     asked.set_query(query);
   }
-  session_->InsertStrings(result, spec, std::move(cells));
+  context_->InsertStrings(result, spec, std::move(cells));
 }
 
 void SessionFunctions::Drop(std::shared_ptr<const program::Executable> function) {
-  const std::shared_ptr<void> dropped(nullptr,
-                                      [session = session_, alive = std::weak_ptr<bool>(session_->alive_), function](void*) {
-                                        if (!alive.expired()) session->DropRecord(*function);
-                                      });
+  const std::shared_ptr<void> dropped(nullptr, [table = table_, alive = context_->alive(), function](void*) {
+    if (!alive.expired()) table->DropFromHosts(*function);
+  });
   for (auto& [stream, calls] : waiting_) calls.back().to_drop.push_back(dropped);
 }
 
@@ -201,7 +196,7 @@ OpId SessionFunctions::NameOp(const Call& call, HostId host, const std::shared_p
     };
   }
   const OpId op = fabric_->ops().Add(host, waiting, std::move(done));
-  if (fabric_->recorder().on()) session_->Trace(op, call.function.name);
+  if (fabric_->recorder().on()) context_->Trace(op, call.function.name);
   return op;
 }
 
@@ -219,20 +214,20 @@ void SessionFunctions::Launch(const Call& call) {
   }
   AddStringArguments(call, &outgoing);  // before arrays are inserted, which moves the entries
   for (size_t i = 0; i < call.results.size(); ++i) {
-    SessionImpl::SpecPtr spec = record.output_spec(static_cast<int>(i));
+    SessionContext::SpecPtr spec = record.output_spec(static_cast<int>(i));
     results.push_back(ArrayId(fabric_->NextId()));
     if (spec->dtype == buffers::DType::kString) {
       AwaitStrings(call.results[i], static_cast<uint32_t>(i), spec, &queries);
       continue;
     }
-    auto array = std::make_shared<buffers::LogicalArray>(results.back(), session_->id_, spec, hosts, group);
+    auto array = std::make_shared<buffers::LogicalArray>(results.back(), context_->id(), spec, hosts, group);
     waiting->push_back(array);
     outgoing.kept.push_back(array);
     fabric_->gangs().Await(array);
-    session_->arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, nullptr});
+    context_->arrays().Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, nullptr});
   }
   dispatch::ExecuteCall plan;
-  plan.session = session_->id_;
+  plan.session = context_->id();
   plan.executable = &record;
   plan.args = args;
   plan.results = results;
@@ -262,10 +257,10 @@ void SessionFunctions::AddStringArguments(const Call& call, Outgoing* outgoing) 
 
 void SessionFunctions::SendInOrder(uint64_t stream, Outgoing outgoing) {
   if (outgoing.ready() && !waiting_.contains(stream)) return Send(outgoing);
-  std::vector<SessionImpl::Record> arrays;
+  std::vector<SessionContext::Record> arrays;
   for (const Outgoing::Strings& strings : outgoing.strings) arrays.push_back(strings.array);
   waiting_[stream].push_back(std::move(outgoing));
-  if (!arrays.empty()) session_->reads_.Hold(std::move(arrays), [this, stream](const absl::Status&) { Advance(stream); });
+  if (!arrays.empty()) reads_->Hold(std::move(arrays), [this, stream](const absl::Status&) { Advance(stream); });
 }
 
 void SessionFunctions::Advance(uint64_t stream) {
