@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/hosts/report_groups.h"
+#include "pathways/controller/session/publications/session_publications.h"
 #include "pathways/controller/session/session_impl.h"
-#include "pathways/controller/session/session_publications.h"
 #include "pathways/dispatch/plan_execute.h"
 
 namespace pw::controller {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/session/publications/session_publications.h"
 #include "pathways/controller/session/runs/program_steps.h"
-#include "pathways/controller/session/session_publications.h"
 
 namespace pw::controller {
 
@@ -29,7 +29,8 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       functions_(this, &reads_, &lanes_, &executable_table_),
       executables_(this, &lanes_, &executable_table_, &functions_),
       steps_(std::make_unique<ProgramSteps>(this)),
-      publications_(std::make_unique<SessionPublications>(this, std::move(publications))),
+      publications_(std::make_unique<SessionPublications>(static_cast<SessionContext*>(this), &rearranger_, &copier_, about_.user,
+                                                          std::move(publications))),
       run_results_(fabric) {}
 
 SessionImpl::~SessionImpl() {

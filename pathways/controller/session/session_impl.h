@@ -162,7 +162,6 @@ class SessionImpl final : public Session, private SessionContext {
  private:
   using Run = ExecuteRun;
   friend class ProgramSteps;
-  friend class SessionPublications;
   struct CheckedExecute;
 
   // Answers a request to describe a program of many nodes with an error. Returns false for any other executable.

@@ -1,4 +1,4 @@
-#include "pathways/controller/session/session_publications.h"
+#include "pathways/controller/session/publications/session_publications.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -4,7 +4,7 @@
 // once. A version becomes visible when all its arrays exist; if one of them is an error, it never does. Reading gives the shards
 // names for the reader's session, and copies from host to host only those that the reader wants elsewhere.
 //
-// SessionImpl owns it. Strand-confined.
+// The shards' new names come from ArrayRearranger, the copies from ArrayCopier. Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "pathways/controller/session/publications.h"
-#include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/session/arrays/array_copier.h"
+#include "pathways/controller/session/arrays/array_rearranger.h"
+#include "pathways/controller/session/context/session_context.h"
+#include "pathways/controller/session/publications/publications.h"
 #include "pathways/v1/program.pb.h"
 
 namespace pw::controller {
@@ -33,7 +35,9 @@ class SessionPublications {
 
   using Info = std::shared_ptr<const ExecutableInfo>;
 
-  SessionPublications(SessionImpl* session, std::shared_ptr<Publications> shared);
+  // All but `shared` must outlive this. `user`: the session's.
+  SessionPublications(SessionContext* context, ArrayRearranger* rearranger, ArrayCopier* copier, std::string user,
+                      std::shared_ptr<Publications> shared);
   // Answers waiting requests with CANCELLED.
   ~SessionPublications();
 
@@ -50,6 +54,8 @@ class SessionPublications {
   void OnTick(absl::Time now);  // answers requests that have waited for their limit
 
  private:
+  using SpecPtr = SessionContext::SpecPtr;
+
   struct Program {
     std::string name;
     bool read = false;
@@ -58,14 +64,14 @@ class SessionPublications {
     std::vector<uint32_t> numbers;                                 // of its arrays
     std::shared_ptr<const std::vector<buffers::ArraySpec>> specs;  // of its arrays
     Info info;
-    SessionImpl::SpecPtr spec(size_t i) const { return {specs, &(*specs)[i]}; }
+    SpecPtr spec(size_t i) const { return {specs, &(*specs)[i]}; }
   };
   // A version of which some parts have been executed.
   struct Begun {
     std::set<uint32_t> missing;  // parts
     std::string note;
     std::map<uint32_t, PublishedVersion::Array> arrays;  // by number
-    std::vector<SessionImpl::Record> records;
+    std::vector<SessionContext::Record> records;
     absl::Status error;  // the first error of its arrays
   };
   // A version that the client was told of, and the numbers of its arrays that the client has not read yet.
@@ -80,18 +86,20 @@ class SessionPublications {
     ResultCallback<std::string> done;
   };
 
-  const std::string& user() const;
   absl::StatusOr<Program> Parse(const ::pathways::v1::Program& program) const;
   absl::Status TryPublish(const Program& program, const ExecuteRequest& request);
   void Complete(const std::string& name, Begun begun);
   void Forget(const std::string& name);  // the parts of a version that has not been completed
   absl::Status TryRead(const Program& program, const std::vector<Handle>& results);
-  absl::Status ReadOne(Pin& pin, uint32_t number, Handle result, const SessionImpl::SpecPtr& spec);
+  absl::Status ReadOne(Pin& pin, uint32_t number, Handle result, const SpecPtr& spec);
   // Returns another name of an array, of any session, for this session.
   ArrayEntry Alias(const ArrayEntry& source);
   std::string Take(const std::string& name, const VersionRef& version);
 
-  SessionImpl* const session_;
+  SessionContext* const context_;
+  ArrayRearranger* const rearranger_;
+  ArrayCopier* const copier_;
+  const std::string user_;
   const std::shared_ptr<Publications> shared_;
   absl::flat_hash_map<Handle, Program> programs_;
   std::map<std::string, Begun> begun_;  // by name

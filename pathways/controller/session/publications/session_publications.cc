@@ -1,4 +1,4 @@
-#include "pathways/controller/session/session_publications.h"
+#include "pathways/controller/session/publications/session_publications.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,6 +7,7 @@
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/programs/program_entry.h"
 #include "pathways/program/program.h"
 
 namespace pw::controller {
@@ -47,17 +48,16 @@ std::string Versioned(uint64_t number) {
 
 }  // namespace
 
-SessionPublications::SessionPublications(SessionImpl* session, std::shared_ptr<Publications> shared)
-    : session_(session), shared_(std::move(shared)) {
+SessionPublications::SessionPublications(SessionContext* context, ArrayRearranger* rearranger, ArrayCopier* copier,
+                                         std::string user, std::shared_ptr<Publications> shared)
+    : context_(context), rearranger_(rearranger), copier_(copier), user_(std::move(user)), shared_(std::move(shared)) {
   shared_->Add(this);
 }
 
 SessionPublications::~SessionPublications() {
-  for (Wait& wait : waits_) session_->Answer<std::string>(std::move(wait.done), absl::CancelledError("the session has ended"));
-  shared_->Remove(this, session_->id_);
+  for (Wait& wait : waits_) context_->Answer<std::string>(std::move(wait.done), absl::CancelledError("the session has ended"));
+  shared_->Remove(this, context_->id());
 }
-
-const std::string& SessionPublications::user() const { return session_->about_.user; }
 
 absl::StatusOr<SessionPublications::Program> SessionPublications::Parse(const ::pathways::v1::Program& proto) const {
   const ::pathways::v1::Publication& publication = proto.publication();
@@ -79,7 +79,7 @@ absl::StatusOr<SessionPublications::Program> SessionPublications::Parse(const ::
   std::set<uint32_t> numbers;
   for (const auto& array : publication.arrays()) {
     PW_ASSIGN_OR_RETURN(ArraySpec spec, SpecFrom(array.type(), shardings));
-    PW_RETURN_IF_ERROR(session_->CheckSpec(spec));
+    PW_RETURN_IF_ERROR(context_->CheckSpec(spec));
     if (array.number() >= kMostArrays || !numbers.insert(array.number()).second)
       return absl::InvalidArgumentError(absl::StrCat("array ", array.number(), " is there twice, or its number is too large"));
     if (spec.dtype == buffers::DType::kString) return absl::InvalidArgumentError("arrays of strings cannot be published");
@@ -98,9 +98,9 @@ absl::StatusOr<SessionPublications::Info> SessionPublications::Add(const ::pathw
   }
   Program program = *std::move(parsed);
   auto info = std::make_shared<ExecutableInfo>();
-  info->handle = session_->NewHandle();
+  info->handle = context_->arrays().NewHandle();
   info->name = absl::StrCat(program.read ? "read " : "publish ", program.name);
-  info->fingerprint = absl::StrCat("publication ", session_->fabric_->NextId());
+  info->fingerprint = absl::StrCat("publication ", context_->fabric()->NextId());
   info->devices = program.specs->front().sharding.devices();
   for (const ArraySpec& spec : *program.specs) (program.read ? info->outputs : info->parameters).push_back(ToInfo(spec));
   if (program.read) info->output_specs = *program.specs;
@@ -113,25 +113,25 @@ absl::StatusOr<ExecuteReply> SessionPublications::Execute(const ExecuteRequest& 
   const Program& program = programs_.at(request.executable);
   const size_t wanted = program.read ? program.specs->size() : 0;
   std::vector<Handle> results = request.results;
-  while (request.results.empty() && results.size() < wanted) results.push_back(session_->NewHandle());
+  while (request.results.empty() && results.size() < wanted) results.push_back(context_->arrays().NewHandle());
   absl::Status status;
   if (results.size() != wanted)
     status = absl::InvalidArgumentError(absl::StrCat(program.info->name, " has ", wanted, " results, not ", results.size()));
   if (status.ok()) status = program.read ? TryRead(program, results) : TryPublish(program, request);
-  if (!status.ok()) return session_->Fail(request.results, {}, status);
+  if (!status.ok()) return context_->Fail(request.results, {}, status);
   return ExecuteReply{std::move(results), {program.info, &program.info->output_specs}};
 }
 
 ArrayEntry SessionPublications::Alias(const ArrayEntry& source) {
   std::vector<ShardPick> picks;
   for (int shard = 0; shard < source.spec->sharding.num_shards(); ++shard) picks.push_back({&source, shard});
-  return session_->rearranger_.Alias(source.spec, picks);
+  return rearranger_->Alias(source.spec, picks);
 }
 
 absl::Status SessionPublications::TryPublish(const Program& program, const ExecuteRequest& request) {
-  if (!shared_->Owns(user(), program.name, session_->id_))
+  if (!shared_->Owns(user_, program.name, context_->id()))
     return absl::FailedPreconditionError(absl::StrCat("this session has not claimed the name '", program.name, "'"));
-  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> entries, session_->LiveEntries(request.args));
+  PW_ASSIGN_OR_RETURN(const std::vector<ArrayEntry> entries, context_->LiveEntries(request.args));
   if (entries.size() != program.specs->size())
     return absl::InvalidArgumentError(
         absl::StrCat(program.info->name, " takes ", program.specs->size(), " arrays, not ", entries.size()));
@@ -159,9 +159,9 @@ absl::Status SessionPublications::TryPublish(const Program& program, const Execu
     }
     ArrayEntry alias = Alias(entries[i]);
     begun.records.push_back(alias.record);
-    const Handle handle = session_->NewHandle();
+    const Handle handle = context_->arrays().NewHandle();
     begun.arrays[program.numbers[i]] = {handle, alias.spec};
-    session_->arrays_.Insert(handle, std::move(alias));
+    context_->arrays().Insert(handle, std::move(alias));
   }
   if (!begun.missing.empty()) return absl::OkStatus();
   Begun whole = std::move(begun);
@@ -173,7 +173,7 @@ absl::Status SessionPublications::TryPublish(const Program& program, const Execu
 void SessionPublications::Forget(const std::string& name) {
   const auto begun = begun_.extract(name);
   if (begun.empty()) return;
-  for (const auto& [number, array] : begun.mapped().arrays) session_->arrays_.Erase({array.handle}).IgnoreError();
+  for (const auto& [number, array] : begun.mapped().arrays) context_->arrays().Erase({array.handle}).IgnoreError();
 }
 
 // All parts have come: makes the version, and shows it when its arrays are there.
@@ -182,12 +182,12 @@ void SessionPublications::Complete(const std::string& name, Begun begun) {
     if (const auto publisher = owner.lock()) {
       std::vector<Handle> handles;
       for (const PublishedVersion::Array& array : version->arrays) handles.push_back(array.handle);
-      (*publisher)->session_->arrays_.Erase(handles).IgnoreError();
+      (*publisher)->context_->arrays().Erase(handles).IgnoreError();
     }
     delete version;
   };
   const std::shared_ptr<PublishedVersion> version(new PublishedVersion, drop);
-  version->number = shared_->NextNumber(user(), name);
+  version->number = shared_->NextNumber(user_, name);
   version->note = std::move(begun.note);
   version->publisher = self_;
   for (auto& [number, array] : begun.arrays) version->arrays.push_back(std::move(array));
@@ -197,27 +197,27 @@ void SessionPublications::Complete(const std::string& name, Begun begun) {
                                           error = begun.error](const absl::Status& settled) {
     if (owner.expired()) return;
     const absl::Status& status = error.ok() ? settled : error;
-    if (status.ok()) return shared_->Publish(user(), name, session_->id_, version);
-    PW_LOG_WARNING << "client " << session_->id_.v << ": version " << version->number << " of '" << name
+    if (status.ok()) return shared_->Publish(user_, name, context_->id(), version);
+    PW_LOG_WARNING << "client " << context_->id().v << ": version " << version->number << " of '" << name
                    << "' is not published: " << status;
   });
 }
 
 absl::Status SessionPublications::TryRead(const Program& program, const std::vector<Handle>& results) {
-  PW_RETURN_IF_ERROR(session_->arrays_.CheckNew(results));
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew(results));
   const auto pin = pins_.find(program.name);
   if (pin == pins_.end())
     return absl::FailedPreconditionError(
         absl::StrCat("this session has asked for no version of '", program.name, "', or has read it already"));
   for (size_t i = 0; i < results.size(); ++i) {
     const absl::Status status = ReadOne(pin->second, program.numbers[i], results[i], program.spec(i));
-    if (!status.ok()) session_->InsertError(results[i], program.spec(i), status);
+    if (!status.ok()) context_->InsertError(results[i], program.spec(i), status);
   }
   if (pin->second.unread.empty()) pins_.erase(pin);
   return absl::OkStatus();
 }
 
-absl::Status SessionPublications::ReadOne(Pin& pin, uint32_t number, Handle result, const SessionImpl::SpecPtr& spec) {
+absl::Status SessionPublications::ReadOne(Pin& pin, uint32_t number, Handle result, const SpecPtr& spec) {
   const PublishedVersion& version = *pin.version;
   if (number >= version.arrays.size())
     return absl::InvalidArgumentError(
@@ -227,16 +227,16 @@ absl::Status SessionPublications::ReadOne(Pin& pin, uint32_t number, Handle resu
     return absl::InvalidArgumentError(
         absl::StrCat("array ", number, " is ", buffers::ToString(*array.spec), ", not ", buffers::ToString(*spec)));
   pin.unread.erase(number);
-  PW_RETURN_IF_ERROR(session_->CheckSpec(*spec));  // again: hosts may have been lost meanwhile
+  PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));  // again: hosts may have been lost meanwhile
   const auto publisher = version.publisher.lock();
   if (publisher == nullptr)
     return absl::UnavailableError(
         absl::StrCat("the program that published version ", version.number, " has ended: wait for a newer version"));
-  const ArrayEntry* found = (*publisher)->session_->arrays_.Find(array.handle);
+  const ArrayEntry* found = (*publisher)->context_->arrays().Find(array.handle);
   if (found == nullptr) return absl::InternalError(absl::StrCat("array ", number, " of version ", version.number, " is gone"));
   const ArrayEntry source = *found;  // inserting moves the entries, if the session is the publisher itself
   if (source.is_error()) return source.record->status();
-  return session_->copier_.ReshardOne(result, Alias(source), spec, CopySemantics::kReuseInput);
+  return copier_->ReshardOne(result, Alias(source), spec, CopySemantics::kReuseInput);
 }
 
 std::string SessionPublications::Take(const std::string& name, const VersionRef& version) {
@@ -250,31 +250,31 @@ std::string SessionPublications::Take(const std::string& name, const VersionRef&
 void SessionPublications::Ask(const PublishedQuestion& question, ResultCallback<std::string> done) {
   const std::string& name = question.name;
   if (question.what == PublishedQuestion::What::kClaim) {
-    absl::StatusOr<uint64_t> last = shared_->Claim(user(), name, session_->id_);
-    return session_->Answer<std::string>(std::move(done),
+    absl::StatusOr<uint64_t> last = shared_->Claim(user_, name, context_->id());
+    return context_->Answer<std::string>(std::move(done),
                                          last.ok() ? absl::StatusOr<std::string>(Versioned(*last)) : last.status());
   }
   if (question.what == PublishedQuestion::What::kWithdraw) {
-    shared_->Withdraw(user(), name, session_->id_);
+    shared_->Withdraw(user_, name, context_->id());
     Forget(name);
-    return session_->Answer<std::string>(std::move(done), std::string("{}"));
+    return context_->Answer<std::string>(std::move(done), std::string("{}"));
   }
-  const VersionRef newest = shared_->Newest(user(), name);
+  const VersionRef newest = shared_->Newest(user_, name);
   if (newest != nullptr && newest->number > question.above)
-    return session_->Answer<std::string>(std::move(done), Take(name, newest));
+    return context_->Answer<std::string>(std::move(done), Take(name, newest));
   if (waits_.size() >= kMostWaits) {
-    return session_->Answer<std::string>(std::move(done), absl::ResourceExhaustedError(absl::StrCat(
+    return context_->Answer<std::string>(std::move(done), absl::ResourceExhaustedError(absl::StrCat(
                                                               "this session waits for ", waits_.size(), " versions already")));
   }
-  waits_.push_back({name, question.above, session_->fabric_->Now() + question.limit, std::move(done)});
+  waits_.push_back({name, question.above, context_->fabric()->Now() + question.limit, std::move(done)});
 }
 
 void SessionPublications::OnPublished(const std::string& user, const std::string& name, const VersionRef& version) {
-  if (user != this->user()) return;
+  if (user != user_) return;
   for (auto it = waits_.begin(); it != waits_.end();) {
     const auto wait = it++;
     if (wait->name != name || wait->above >= version->number) continue;
-    session_->Answer<std::string>(std::move(wait->done), Take(name, version));
+    context_->Answer<std::string>(std::move(wait->done), Take(name, version));
     waits_.erase(wait);
   }
 }
@@ -283,7 +283,7 @@ void SessionPublications::OnTick(absl::Time now) {
   for (auto it = waits_.begin(); it != waits_.end();) {
     const auto wait = it++;
     if (wait->until > now) continue;
-    session_->Answer<std::string>(std::move(wait->done), std::string("{}"));
+    context_->Answer<std::string>(std::move(wait->done), std::string("{}"));
     waits_.erase(wait);
   }
 }

@@ -1,9 +1,9 @@
-#include "pathways/controller/session/publications.h"
+#include "pathways/controller/session/publications/publications.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/controller/session/session_publications.h"
+#include "pathways/controller/session/publications/session_publications.h"
 
 namespace pw::controller {
 
