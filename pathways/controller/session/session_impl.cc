@@ -31,7 +31,8 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       steps_(std::make_unique<ProgramSteps>(this)),
       publications_(std::make_unique<SessionPublications>(static_cast<SessionContext*>(this), &rearranger_, &copier_, about_.user,
                                                           std::move(publications))),
-      run_results_(fabric) {}
+      run_results_(fabric),
+      jit_calls_(this, &executable_table_, &functions_) {}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
@@ -62,6 +63,25 @@ void SessionImpl::OnTick(absl::Time now, bool slept) {
 
 void SessionImpl::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {
   publications_->Ask(question, std::move(done));
+}
+
+absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request) {
+  absl::StatusOr<std::shared_ptr<Run>> begun = run_results_.Begin(request.status);
+  if (!begun.ok()) return Fail(request.results, {}, begun.status());
+  const std::shared_ptr<Run> run = *std::move(begun);
+  if (!programs_.empty()) {
+    if (auto it = programs_.find(request.executable); it != programs_.end()) return RunProgram(it->second, request, run);
+  }
+  if (publications_->Has(request.executable)) {
+    absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);
+    if (run != nullptr) run->status = reply.status();
+    return reply;
+  }
+  return jit_calls_.Execute(request, run);
+}
+
+void SessionImpl::FetchExecuteResult(Handle handle, ResultCallback<RunResult> done) {
+  run_results_.Fetch(handle, std::move(done));
 }
 
 absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {

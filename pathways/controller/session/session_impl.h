@@ -1,6 +1,5 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
 //   - session_impl.cc: beginning and end
-//   - session_execute.cc: execute and results of runs
 //   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
 // Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger,
@@ -35,6 +34,7 @@
 #include "pathways/controller/session/executables/executable_table.h"
 #include "pathways/controller/session/executables/session_executables.h"
 #include "pathways/controller/session/executables/session_functions.h"
+#include "pathways/controller/session/runs/jit_calls.h"
 #include "pathways/program/executable.h"
 
 namespace pw::controller {
@@ -162,7 +162,6 @@ class SessionImpl final : public Session, private SessionContext {
  private:
   using Run = ExecuteRun;
   friend class ProgramSteps;
-  struct CheckedExecute;
 
   // Answers a request to describe a program of many nodes with an error. Returns false for any other executable.
   template <class T>
@@ -170,17 +169,10 @@ class SessionImpl final : public Session, private SessionContext {
 
   // -- session_seats.cc
   struct Reloading;
-  absl::Status NotLoaded(const ExecutableEntry& entry) const;  // of a call whose hosts do not have the executable
   std::vector<Handle> MissingOn(const absl::flat_hash_set<DeviceId>& seats);
   void LoadOnSeats();
   void StopLoading(const absl::flat_hash_set<DeviceId>& lost);
   void OpenSeats();
-
-  // -- session_execute.cc
-  absl::StatusOr<CheckedExecute> CheckExecute(const ExecuteRequest& request);
-  absl::Status CheckArgs(ExecutableEntry& executable, CheckedExecute& call);
-  void Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run);
-  void ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched);
 
   // -- session_remap.cc
   struct Preparation;
@@ -243,6 +235,7 @@ class SessionImpl final : public Session, private SessionContext {
   const std::unique_ptr<ProgramSteps> steps_;
   std::unique_ptr<SessionPublications> publications_;
   RunResults run_results_;
+  JitCalls jit_calls_;
 };
 
 }  // namespace pw::controller

@@ -22,13 +22,6 @@ struct SessionImpl::Reloading {
   size_t left = 0;                 // compilations under way
 };
 
-absl::Status SessionImpl::NotLoaded(const ExecutableEntry& entry) const {
-  PW_RETURN_IF_ERROR(devices_.Check(entry.record->devices));
-  PW_RETURN_IF_ERROR(entry.unloaded);
-  return absl::DataLossError(
-      absl::StrCat("program ", entry.record->name, " is not on the host that its devices have now: compile it again"));
-}
-
 void SessionImpl::OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded) {
   devices_.SetLoading(devices, until_loaded);
   if (reloading_ == nullptr) reloading_ = std::make_shared<Reloading>();

@@ -1,5 +1,5 @@
-// Execute, the hot path: one command to each host, one record for each result. Once an argument's spec has been checked, no cost depends on
-// the number of shards.
+#include "pathways/controller/session/runs/jit_calls.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,8 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/hosts/report_groups.h"
-#include "pathways/controller/session/publications/session_publications.h"
-#include "pathways/controller/session/session_impl.h"
 #include "pathways/dispatch/plan_execute.h"
 
 namespace pw::controller {
@@ -21,14 +19,14 @@ bool MayDonate(const program::Executable& executable, const ExecuteRequest& requ
 
 }  // namespace
 
-struct SessionImpl::CheckedExecute {
+struct JitCalls::Call {
   ExecutableEntry* executable = nullptr;
   absl::InlinedVector<ArrayEntry*, 8> args;
   std::vector<Handle> results;
   absl::Status input_error;  // the error of the first argument that has one
 };
 
-absl::Status SessionImpl::CheckArgs(ExecutableEntry& executable, CheckedExecute& call) {
+absl::Status JitCalls::CheckArgs(ExecutableEntry& executable, Call& call) {
   const program::Executable& record = *executable.record;
   for (size_t i = 0; i < call.args.size(); ++i) {
     const ArrayEntry& arg = *call.args[i];
@@ -44,9 +42,9 @@ absl::Status SessionImpl::CheckArgs(ExecutableEntry& executable, CheckedExecute&
   return absl::OkStatus();
 }
 
-absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const ExecuteRequest& request) {
-  CheckedExecute call;
-  PW_ASSIGN_OR_RETURN(call.executable, executable_table_.Find(request.executable));
+absl::StatusOr<JitCalls::Call> JitCalls::Check(const ExecuteRequest& request) {
+  Call call;
+  PW_ASSIGN_OR_RETURN(call.executable, executables_->Find(request.executable));
   PW_RETURN_IF_ERROR(call.executable->gone);
   const program::Executable& record = *call.executable->record;
   if (!request.devices.empty() && request.devices != record.devices) {
@@ -55,12 +53,12 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
   }
   call.results = request.results;
   for (size_t i = call.results.size(); request.results.empty() && i < record.outputs.size(); ++i)
-    call.results.push_back(NewHandle());
+    call.results.push_back(context_->arrays().NewHandle());
   if (call.results.size() != record.outputs.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("program ", record.name, " has ", record.outputs.size(), " results, not ", call.results.size()));
   }
-  PW_RETURN_IF_ERROR(arrays_.CheckNew(call.results));
+  PW_RETURN_IF_ERROR(context_->arrays().CheckNew(call.results));
   if (request.args.size() != record.parameters.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("program ", record.name, " takes ", record.parameters.size(), " arguments, not ", request.args.size()));
@@ -74,7 +72,7 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
     return absl::InvalidArgumentError(absl::StrCat("argument ", index, " is listed as not to be donated, but does not exist"));
   }
   for (Handle arg : request.args) {
-    PW_ASSIGN_OR_RETURN(ArrayEntry * entry, arrays_.Live(arg));
+    PW_ASSIGN_OR_RETURN(ArrayEntry * entry, context_->arrays().Live(arg));
     call.args.push_back(entry);
   }
   PW_RETURN_IF_ERROR(CheckArgs(*call.executable, call));
@@ -85,28 +83,35 @@ absl::StatusOr<SessionImpl::CheckedExecute> SessionImpl::CheckExecute(const Exec
   return call;
 }
 
-void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run) {
+absl::Status JitCalls::NotLoaded(const ExecutableEntry& entry) const {
+  PW_RETURN_IF_ERROR(context_->devices().Check(entry.record->devices));
+  PW_RETURN_IF_ERROR(entry.unloaded);
+  return absl::DataLossError(
+      absl::StrCat("program ", entry.record->name, " is not on the host that its devices have now: compile it again"));
+}
+
+void JitCalls::Launch(const ExecuteRequest& request, Call& call, const std::shared_ptr<ExecuteRun>& run) {
   const program::Executable& record = *call.executable->record;
   const int hosts = static_cast<int>(record.hosts.size());
   HostGroup* group = fabric_->groups().Of(record.hosts);
   absl::InlinedVector<ArrayId, 8> args, results;
   for (const ArrayEntry* arg : call.args) args.push_back(arg->record->id());
   auto waiting = std::make_shared<WeakArrays>();
-  Record effects;  // a host may complete its shards while another still calls back
+  SessionContext::Record effects;  // a host may complete its shards while another still calls back
   if (hosts > 1 && call.executable->calls_back)
-    effects = std::make_shared<buffers::LogicalArray>(ArrayId(), id_, no_spec_, hosts, nullptr);
+    effects = std::make_shared<buffers::LogicalArray>(ArrayId(), context_->id(), context_->no_spec(), hosts, nullptr);
   for (size_t i = 0; i < call.results.size(); ++i) {
-    SpecPtr spec = record.output_spec(static_cast<int>(i));
-    auto array = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, hosts, group);
+    SessionContext::SpecPtr spec = record.output_spec(static_cast<int>(i));
+    auto array = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), spec, hosts, group);
     results.push_back(array->id());
     waiting->push_back(array);
-    arrays_.Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, effects});
+    context_->arrays().Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, effects});
   }
   if (effects != nullptr) waiting->push_back(effects);  // after the results, which hosts name by index
-  Gangs::Launch launch{id_, record.id, record.physical, record.hosts, args, results, MayDonate(record, request)};
+  Gangs::Launch launch{context_->id(), record.id, record.physical, record.hosts, args, results, MayDonate(record, request)};
   launch.name = record.name;
   const Gangs::Ticket ticket = fabric_->gangs().Submit(launch);
-  dispatch::ExecuteCall plan{id_,
+  dispatch::ExecuteCall plan{context_->id(),
                              &record,
                              args,
                              results,
@@ -134,60 +139,45 @@ void SessionImpl::Launch(const ExecuteRequest& request, CheckedExecute& call, st
   };
   auto name_op = [&](HostId host) {
     const OpId op = add_op(host);
-    if (fabric_->recorder().on()) Trace(op, record.name, ticket.gang);
+    if (fabric_->recorder().on()) context_->Trace(op, record.name, ticket.gang);
     return op;
   };
   dispatch::PlanExecute(plan, name_op, fabric_->outbox());
 }
 
 // The client considers donated arguments deleted as soon as it has sent the request, whether or not that succeeds.
-void SessionImpl::ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched) {
+void JitCalls::ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched) {
   for (int32_t index : executable.donated_inputs) {
     if (index >= static_cast<int32_t>(request.args.size())) continue;
     if (std::find(request.non_donatable.begin(), request.non_donatable.end(), index) != request.non_donatable.end()) continue;
-    ArrayEntry* arg = arrays_.Find(request.args[index]);
+    ArrayEntry* arg = context_->arrays().Find(request.args[index]);
     if (arg == nullptr || arg->is_deleted()) continue;
     if (launched) arg->record->Donate();
-    arrays_.Delete({request.args[index]}).IgnoreError();
+    context_->arrays().Delete({request.args[index]}).IgnoreError();
   }
 }
 
-absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request) {
-  absl::StatusOr<std::shared_ptr<Run>> begun = run_results_.Begin(request.status);
-  if (!begun.ok()) return Fail(request.results, {}, begun.status());
-  const std::shared_ptr<Run> run = *std::move(begun);
-  if (!programs_.empty()) {
-    if (auto it = programs_.find(request.executable); it != programs_.end()) return RunProgram(it->second, request, run);
-  }
-  if (publications_->Has(request.executable)) {
-    absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);
-    if (run != nullptr) run->status = reply.status();
-    return reply;
-  }
-  absl::StatusOr<CheckedExecute> call = CheckExecute(request);
+absl::StatusOr<ExecuteReply> JitCalls::Execute(const ExecuteRequest& request, const std::shared_ptr<ExecuteRun>& run) {
+  absl::StatusOr<Call> call = Check(request);
   if (!call.ok()) {
     if (run != nullptr) run->status = call.status();
     // Without handles for the results, the client cannot ask for them.
-    if (auto entry = executable_table_.Find(request.executable); entry.ok()) ConsumeDonated(request, *(*entry)->record, false);
-    return Fail(request.results, {}, call.status());
+    if (auto entry = executables_->Find(request.executable); entry.ok()) ConsumeDonated(request, *(*entry)->record, false);
+    return context_->Fail(request.results, {}, call.status());
   }
   const std::shared_ptr<const program::Executable> record = call->executable->record;
   const bool launch = call->input_error.ok();
   if (launch && call->executable->function != nullptr) {
-    functions_.Launch({*record, call->args, call->results, run, request.stream});
+    functions_->Launch({*record, call->args, call->results, run, request.stream});
   } else if (launch) {
     Launch(request, *call, run);
   } else {
     for (size_t i = 0; i < call->results.size(); ++i)
-      InsertError(call->results[i], record->output_spec(static_cast<int>(i)), call->input_error);
+      context_->InsertError(call->results[i], record->output_spec(static_cast<int>(i)), call->input_error);
     if (run != nullptr) run->status = call->input_error;
   }
   ConsumeDonated(request, *record, launch);
   return ExecuteReply{std::move(call->results), record->output_specs};
-}
-
-void SessionImpl::FetchExecuteResult(Handle handle, ResultCallback<RunResult> done) {
-  run_results_.Fetch(handle, std::move(done));
 }
 
 }  // namespace pw::controller
