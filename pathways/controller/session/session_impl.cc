@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/publications/session_publications.h"
-#include "pathways/controller/session/runs/program_steps.h"
 
 namespace pw::controller {
 
@@ -28,11 +27,11 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       executable_table_(this),
       functions_(this, &reads_, &lanes_, &executable_table_),
       executables_(this, &lanes_, &executable_table_, &functions_),
-      steps_(std::make_unique<ProgramSteps>(this)),
       publications_(std::make_unique<SessionPublications>(static_cast<SessionContext*>(this), &rearranger_, &copier_, about_.user,
                                                           std::move(publications))),
       run_results_(fabric),
-      jit_calls_(this, &executable_table_, &functions_) {}
+      jit_calls_(this, &executable_table_, &functions_),
+      programs_(this, &reads_, &lanes_, &executable_table_, &executables_, &run_results_) {}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
@@ -51,7 +50,7 @@ SessionImpl::~SessionImpl() {
 }
 
 void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
-  PoisonProgramResults(lost, error);
+  programs_.OnDevicesLost(lost, error);
   arrays_.OnDevicesLost(lost, error);
   StopLoading(lost);
 }
@@ -65,13 +64,19 @@ void SessionImpl::AskPublished(const session::PublishedQuestion& question, Resul
   publications_->Ask(question, std::move(done));
 }
 
+void SessionImpl::CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  using Info = std::shared_ptr<const ExecutableInfo>;
+  absl::StatusOr<program::Program> parsed = program::ParseProgram({program.view().data(), program.size()});
+  if (!parsed.ok()) return Answer<Info>(std::move(done), parsed.status());
+  if (parsed->proto->has_publication()) return Answer<Info>(std::move(done), publications_->Add(*parsed->proto));
+  programs_.Compile(*std::move(parsed), std::move(done));
+}
+
 absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request) {
   absl::StatusOr<std::shared_ptr<Run>> begun = run_results_.Begin(request.status);
   if (!begun.ok()) return Fail(request.results, {}, begun.status());
   const std::shared_ptr<Run> run = *std::move(begun);
-  if (!programs_.empty()) {
-    if (auto it = programs_.find(request.executable); it != programs_.end()) return RunProgram(it->second, request, run);
-  }
+  if (programs_.Has(request.executable)) return programs_.Execute(request, run);
   if (publications_->Has(request.executable)) {
     absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);
     if (run != nullptr) run->status = reply.status();
@@ -85,21 +90,21 @@ void SessionImpl::FetchExecuteResult(Handle handle, ResultCallback<RunResult> do
 }
 
 absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
-  if (auto it = programs_.find(executable); it != programs_.end()) return it->second->info;
+  if (programs_.Has(executable)) return programs_.InfoOf(executable);
   if (publications_->Has(executable)) return publications_->InfoOf(executable);
   PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, executable_table_.Find(executable));
   return entry->info;
 }
 
 absl::Status SessionImpl::DestructExecutable(Handle executable) {
-  if (programs_.contains(executable)) return DestructProgram(executable);
+  if (programs_.Has(executable)) return programs_.Destruct(executable), absl::OkStatus();
   if (publications_->Has(executable)) return publications_->Drop(executable), absl::OkStatus();
   return executables_.Destruct(executable);
 }
 
 template <class T>
 bool SessionImpl::RefuseDescription(Handle executable, ResultCallback<T>& done) {
-  if (!programs_.contains(executable)) return false;
+  if (!programs_.Has(executable)) return false;
   Answer<T>(std::move(done), absl::UnimplementedError("a program of many nodes has no description of its own: ask for those of "
                                                       "its nodes' executables"));
   return true;
@@ -116,7 +121,5 @@ void SessionImpl::GetProgramText(Handle executable, ResultCallback<std::string> 
 void SessionImpl::GetProgramModule(Handle executable, ResultCallback<std::string> done) {
   if (!RefuseDescription(executable, done)) executables_.GetProgramModule(executable, std::move(done));
 }
-
-void SessionImpl::SetHostCalls(std::shared_ptr<HostCallHandler> handler) { steps_->SetHostCalls(std::move(handler)); }
 
 }  // namespace pw::controller

@@ -1,6 +1,5 @@
 // SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
 //   - session_impl.cc: beginning and end
-//   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
 //   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
 // Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger,
 // ArrayCopier, ArrayReader and ArrayFiles (requests for arrays), SessionFunctions (Python on hosts), SessionPublications (arrays for other
@@ -19,7 +18,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "pathways/controller/arrays/array_table.h"
 #include "pathways/controller/hosts/fabric.h"
-#include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/arrays/array_copier.h"
 #include "pathways/controller/session/arrays/array_files.h"
@@ -35,11 +33,10 @@
 #include "pathways/controller/session/executables/session_executables.h"
 #include "pathways/controller/session/executables/session_functions.h"
 #include "pathways/controller/session/runs/jit_calls.h"
-#include "pathways/program/executable.h"
+#include "pathways/controller/session/runs/session_programs.h"
 
 namespace pw::controller {
 
-class ProgramSteps;
 class Publications;
 class SessionPublications;
 using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
@@ -80,12 +77,12 @@ class SessionImpl final : public Session, private SessionContext {
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
   size_t num_executables() const { return executable_table_.size(); }
   size_t num_programs() const { return programs_.size(); }
-  size_t num_program_runs() const { return program_runs_.size(); }
+  size_t num_program_runs() const { return programs_.num_runs(); }
   const HostBufferStore& host_buffers() const { return host_buffers_; }
   void OnTick(absl::Time now, bool slept);  // once a tick; `slept`: this process was stopped for a while
 
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
-  void SetHostCalls(std::shared_ptr<HostCallHandler> handler);
+  void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { programs_.SetHostCalls(std::move(handler)); }
 
   // --- Session ---
   SessionId id() const override { return id_; }
@@ -148,7 +145,7 @@ class SessionImpl final : public Session, private SessionContext {
   void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override {
     executables_.Compile(std::move(request), std::move(done));
   }
-  void AwaitEffects(StatusCallback done) override;
+  void AwaitEffects(StatusCallback done) override { run_results_.AwaitEffects(std::move(done)); }
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
@@ -161,7 +158,6 @@ class SessionImpl final : public Session, private SessionContext {
 
  private:
   using Run = ExecuteRun;
-  friend class ProgramSteps;
 
   // Answers a request to describe a program of many nodes with an error. Returns false for any other executable.
   template <class T>
@@ -178,39 +174,11 @@ class SessionImpl final : public Session, private SessionContext {
   struct Preparation;
   void CompileForTarget();
   void EndPreparation(const absl::Status& error);  // runs `done`
-  absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
   Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
   struct MovingArray;
   std::vector<MovingArray> ArraysOn(const DeviceMapping& devices) const;
   ArraySpec InHostMemory(const ArraySpec& spec) const;
   std::vector<Record> MoveAll(const std::vector<MovingArray>& leaving);
-
-  // -- session_programs.cc
-  struct ProgramCompile;
-  absl::Status CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const;
-  void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
-  absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
-  using EntryRef = std::shared_ptr<ProgramEntry>;
-  using Executables = std::vector<program::ExecutablePtr>;
-  absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
-  absl::StatusOr<EntryRef> MakeStepless(program::Program program, Executables executables);
-  absl::Status LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables);
-  absl::Status LoadProgram(ProgramEntry& entry);
-  absl::Status DestructProgram(Handle handle);
-  void UnloadProgram(const ProgramEntry& entry);
-  void DropExecutables(const std::vector<Handle>& executables);
-  absl::Status CheckProgramArgs(ProgramEntry& entry, Arrays handles, std::vector<ArrayEntry>* args);
-  Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
-  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
-                                          std::shared_ptr<Run> run);
-  void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args, Arrays results,
-                    const std::shared_ptr<Run>& run);
-  void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
-                const std::vector<Record>& results, const std::shared_ptr<Run>& run);
-  using Tickets = std::vector<Gangs::Ticket>;  // one for each stage of a run
-  Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
-  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::ProgramRun* message);
-  void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
 
   const session::NewSession about_;
   absl::AnyInvocable<void() &&> on_end_;
@@ -230,12 +198,10 @@ class SessionImpl final : public Session, private SessionContext {
   ExecutableTable executable_table_;
   SessionFunctions functions_;
   SessionExecutables executables_;
-  absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
-  const std::unique_ptr<ProgramSteps> steps_;
   std::unique_ptr<SessionPublications> publications_;
   RunResults run_results_;
   JitCalls jit_calls_;
+  SessionPrograms programs_;
 };
 
 }  // namespace pw::controller

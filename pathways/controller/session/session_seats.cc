@@ -76,13 +76,12 @@ void SessionImpl::OpenSeats() {
   const std::shared_ptr<Reloading> r = std::exchange(reloading_, nullptr);
   const std::shared_ptr<void> old_executables = executables_.Replace(r->twins);
   devices_.SetLoaded(r->devices);
-  for (Handle handle : SortedKeys(programs_)) {
-    const ProgramEntry& entry = *programs_.at(handle);
-    const bool concerned =
-        std::any_of(entry.devices.begin(), entry.devices.end(), [&](DeviceId d) { return r->devices.contains(d); });
-    if (!concerned || !entry.gone.ok() || !devices_.Check(entry.devices).ok()) continue;
-    if (absl::Status status = RelowerProgram(handle, old_executables); !status.ok()) programs_.at(handle)->gone = status;
-  }
+  const auto concerned = [&](const ProgramEntry& entry) {
+    const bool there =
+        std::any_of(entry.devices.begin(), entry.devices.end(), [&](DeviceId device) { return r->devices.contains(device); });
+    return there && devices_.Check(entry.devices).ok();
+  };
+  programs_.MakeAnew(concerned, old_executables);
 }
 
 }  // namespace pw::controller

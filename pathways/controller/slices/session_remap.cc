@@ -79,39 +79,6 @@ void SessionImpl::AbandonMove() {
   for (const auto& [device, physical] : p->to) fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
 }
 
-absl::Status SessionImpl::RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables) {
-  const std::shared_ptr<ProgramEntry> old = programs_.at(handle);
-  std::vector<program::ExecutablePtr> records;
-  for (Handle executable : old->executables) {
-    const ExecutableEntry* entry = executable_table_.FindOrNull(executable);
-    if (entry == nullptr)  // a client may guess and drop handles that it was never given
-      return absl::FailedPreconditionError(absl::StrCat("a compiled function of program ", old->program().name, " was dropped"));
-    records.push_back(entry->record);
-  }
-  if (old->steps != nullptr) {  // runs in flight keep the old entry
-    PW_ASSIGN_OR_RETURN(EntryRef anew, MakeEntry(old->program(), std::move(records)));
-    anew->executables = old->executables;
-    anew->info = old->info;
-    anew->on_gone = std::exchange(old->on_gone, [old_executables] {});
-    programs_[handle] = std::move(anew);
-    return absl::OkStatus();
-  }
-  auto entry = std::make_shared<ProgramEntry>();
-  entry->portable = old->portable;
-  PW_RETURN_IF_ERROR(LowerProgram(*entry, old->program(), std::move(records)));
-  entry->executables = old->executables;
-  entry->devices = old->devices;
-  entry->MakeStages(fabric_->gangs().scheduler().options());
-  entry->arguments = old->arguments;
-  entry->any_donated = old->any_donated;
-  entry->info = old->info;
-  PW_RETURN_IF_ERROR(LoadProgram(*entry));
-  entry->on_gone = std::exchange(old->on_gone, [old_executables] {});
-  DestructProgram(handle).IgnoreError();
-  programs_.insert({handle, std::move(entry)});
-  return absl::OkStatus();
-}
-
 SessionImpl::Record SessionImpl::MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec) {
   Record to = NewRecord(spec);
   if (absl::Status keeps = CheckKeepsLayout(fabric_->topology(), from_spec, *spec); !keeps.ok()) {
@@ -170,11 +137,7 @@ std::vector<SessionImpl::Record> SessionImpl::Move(const DeviceMapping& to) {
     fabric_->topology().Unbind(SessionDevices::ScratchOf(device));
   }
   const std::shared_ptr<void> old_executables = executables_.Replace(preparation->twins);
-  for (Handle handle : SortedKeys(programs_)) {
-    const ProgramEntry& entry = *programs_.at(handle);
-    if (!entry.gone.ok() || !AnyOf(entry.devices, to)) continue;
-    if (absl::Status status = RelowerProgram(handle, old_executables); !status.ok()) programs_.at(handle)->gone = status;
-  }
+  programs_.MakeAnew([&](const ProgramEntry& entry) { return AnyOf(entry.devices, to); }, old_executables);
   return MoveAll(leaving);
 }
 

@@ -36,7 +36,7 @@ void ProgramSteps::TakeOver(const ProgramEntry& entry, std::vector<Record>& args
     const Node& node = entry.program().nodes[entry.arguments[i].node];
     if (!node.donated || node.apart) continue;
     args[i]->Donate();
-    args[i] = std::make_shared<buffers::LogicalArray>(args[i]->id(), session_->id(), args[i]->shared_spec(), 0,
+    args[i] = std::make_shared<buffers::LogicalArray>(args[i]->id(), context_->id(), args[i]->shared_spec(), 0,
                                                       GroupOf(entry, node.first_output));
   }
 }
@@ -73,7 +73,7 @@ void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
   }
   for (int result : step.results) results.push_back(run.results[result]);
   if (run.turns == nullptr)
-    session_->SendRuns(part, args, results, run.run);
+    graphs_->SendRun(part, args, results, run.run);
   else
     SendPartInTurn(steps, part, args, std::move(results));
   for (size_t i = 0; i < args.size(); ++i) {
@@ -97,7 +97,7 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
     run->values[value] = call->outputs.back().record;
   }
   if (run->run != nullptr) run->run->BeginNode();
-  if (const auto client = session_->lanes_.client()) return CallByLane(*client, call, step);
+  if (const auto client = lanes_->client()) return CallByLane(*client, call, step);
   call->left = step.inputs.size() + 1;  // plus one for this function
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const Record& operand = run->values[step.inputs[i]];
@@ -124,11 +124,11 @@ void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_p
   for (int value : step.inputs) {
     const Record operand = run.turns == nullptr ? AliasOf(*run.entry, value, {run.values[value]}) : run.values[value];
     operands.push_back(operand);
-    call->operands.push_back(session_->NewHandle());
-    session_->arrays_.Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
+    call->operands.push_back(context_->arrays().NewHandle());
+    context_->arrays().Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
     message.operands.push_back({call->operands.back(), operand->spec().dtype, operand->spec().dims});
   }
-  session_->reads_.Hold(std::move(operands), [this, alive = alive(), call](const absl::Status& status) {
+  reads_->Hold(std::move(operands), [this, alive = alive(), call](const absl::Status& status) {
     if (alive.expired() || !status.ok()) return;
     for (const Expected& expected : call->outputs) Announce(expected);
   });
@@ -138,7 +138,7 @@ void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_p
 }
 
 void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results) {
-  session_->arrays_.Erase(call.operands).IgnoreError();
+  context_->arrays().Erase(call.operands).IgnoreError();
   const absl::Status status = FulfilResults(
       call, results, [](const session::LaneResult& result) { return result.bytes; },
       [this](const Expected& expected, const session::LaneResult& result) { return PutFromLane(expected, result); });
@@ -267,7 +267,7 @@ void ProgramSteps::EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::St
 
 // Returns OK if the branch's devices are present: those of its slices, and the hosts that had them when the entry was made.
 absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
-  PW_RETURN_IF_ERROR(session_->devices_.Check(entry.devices));
+  PW_RETURN_IF_ERROR(context_->devices().Check(entry.devices));
   const auto check = [&](HostId host) { return fabric().outbox().HasHost(host) ? absl::OkStatus() : fabric().losses().Of(host); };
   for (HostId host : entry.steps->hosts) PW_RETURN_IF_ERROR(check(host));
   for (const EntryRef& part : entry.steps->parts) {
@@ -281,7 +281,7 @@ absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
 // REQUIRES: a host of the array is lost. Returns the error.
 absl::Status ProgramSteps::WhyGone(const Record& array) const {
   absl::Status why = array->status();
-  why.Update(session_->devices_.Check(array->spec().sharding.devices()));
+  why.Update(context_->devices().Check(array->spec().sharding.devices()));
   return why.ok() ? absl::UnavailableError("a host was lost") : why;
 }
 
@@ -293,14 +293,14 @@ HostGroup* ProgramSteps::GroupOf(const ProgramEntry& entry, int value) const {
 }
 
 ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.steps->cut.specs[value], 1,
+  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), context_->id(), entry.steps->cut.specs[value], 1,
                                                  GroupOf(entry, value));
 }
 
 ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t result) {
   const std::vector<HostId>& hosts = entry.lowered.result_hosts[result];
   const int completions = fabric().sequential_dispatch() ? 1 : static_cast<int>(hosts.size());
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.result_spec(result),
+  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), context_->id(), entry.result_spec(result),
                                                  completions, fabric().groups().Of(hosts));
 }
 
@@ -318,15 +318,15 @@ ProgramSteps::Record ProgramSteps::AliasOf(const ProgramEntry& entry, int value,
       item.set_source_array(source->id().v);
       item.set_source_shard(s);
     }
-    fabric().gangs().Derive(session_->id(), record->id(), {source->id()});
+    fabric().gangs().Derive(context_->id(), record->id(), {source->id()});
   }
   for (auto& [host, command] : commands) {
     if (!fabric().outbox().HasHost(host)) {
       record->Poison(WhyGone(record));
       continue;
     }
-    command.mutable_alias()->set_op(session_->NameOp(host, {record}).v);
-    command.mutable_alias()->set_session(session_->id().v);
+    command.mutable_alias()->set_op(context_->NameOp(host, {record}).v);
+    command.mutable_alias()->set_session(context_->id().v);
     Send(host, std::move(command));
   }
   record->OnDone(absl::OkStatus());
@@ -338,7 +338,7 @@ ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value
   int shard = 0;
   for (const ProgramEntry::Place& place : *entry.steps->places[value]) {
     auto& expect = *expected.commands[place.host].mutable_expect();
-    expect.set_session(session_->id().v);
+    expect.set_session(context_->id().v);
     expect.set_array(expected.record->id().v);
     auto& placement = *expect.add_placements();
     placement.set_shard(shard++);
@@ -368,8 +368,8 @@ void ProgramSteps::Fulfil(const Expected& expected, const absl::StatusOr<Record>
     }
     Command command;
     auto& fulfil = *command.mutable_fulfil();
-    fulfil.set_op(session_->NameOp(host, {expected.record}).v);
-    fulfil.set_session(session_->id().v);
+    fulfil.set_op(context_->NameOp(host, {expected.record}).v);
+    fulfil.set_session(context_->id().v);
     fulfil.set_array(expected.record->id().v);
     if (source.ok())
       fulfil.set_source((*source)->id().v);
@@ -389,7 +389,7 @@ void ProgramSteps::FulfilWith(const Expected& expected, const Record& source) {
 }
 
 ProgramSteps::Record ProgramSteps::NewResult(const Expected& expected) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), expected.record->shared_spec(), 1,
+  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), context_->id(), expected.record->shared_spec(), 1,
                                                  nullptr);
 }
 
@@ -398,7 +398,7 @@ Command ProgramSteps::PutCommand(OpId op, const Record& record, const Command& e
   Command command;
   auto& put = *command.mutable_put();
   put.set_op(op.v);
-  put.set_session(session_->id().v);
+  put.set_session(context_->id().v);
   put.set_array(record->id().v);
   put.set_dtype(static_cast<int32_t>(record->spec().dtype));
   put.mutable_dims()->Add(record->spec().dims.begin(), record->spec().dims.end());
@@ -415,11 +415,11 @@ ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Byte
   fabric().CountArrayBytes(data.size());
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric().outbox().HasHost(host)) continue;
-    Command command = PutCommand(session_->NameOp(host, {record}), record, expect, data.size());
+    Command command = PutCommand(context_->NameOp(host, {record}), record, expect, data.size());
     command.mutable_put()->set_transfer(transfer);
     command.mutable_put()->set_payload_bytes(chunks ? 0 : data.size());
     Send(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
-    if (chunks) fabric().SendBytes(host, session_->id(), transfer, data);
+    if (chunks) fabric().SendBytes(host, context_->id(), transfer, data);
   }
   record->OnDone(absl::OkStatus());
   return record;
@@ -428,9 +428,9 @@ ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Byte
 // Returns a guard. When its last copy is gone, the client learns that no host needs the buffer any more. Null for buffer 0.
 std::shared_ptr<void> ProgramSteps::LaneBuffer(uint64_t buffer) {
   if (buffer == 0) return nullptr;
-  session_->lanes_.Enter(buffer);
+  lanes_->Enter(buffer);
   return {nullptr, [this, alive = alive(), buffer](void*) {
-            if (!alive.expired()) session_->lanes_.Leave(buffer);
+            if (!alive.expired()) lanes_->Leave(buffer);
           }};
 }
 
@@ -440,8 +440,8 @@ ProgramSteps::Record ProgramSteps::PutFromLane(const Expected& expected, const s
   const std::shared_ptr<void> buffer = LaneBuffer(result.buffer);
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric().outbox().HasHost(host)) continue;
-    session_->lanes_.Open(host);
-    const OpId op = session_->NameOp(host, {record}, [buffer](const absl::Status&, auto) {});
+    lanes_->Open(host);
+    const OpId op = context_->NameOp(host, {record}, [buffer](const absl::Status&, auto) {});
     Command command = PutCommand(op, record, expect, result.bytes);
     command.mutable_put()->set_lane_buffer(result.buffer);
     Send(host, std::move(command));
@@ -460,11 +460,11 @@ void ProgramSteps::FetchValue(const ProgramEntry& entry, int value, const Record
                                                        " bytes is more than the controller takes for a client, ",
                                                        fabric().limits().staged_bytes, " bytes"));
   }
-  if (!status.ok()) return session_->Answer<Bytes>(std::move(done), status);
+  if (!status.ok()) return context_->Answer<Bytes>(std::move(done), status);
   Command command;
   command.mutable_fetch()->set_fetch(fabric().NextId());
   command.mutable_fetch()->set_array(array->id().v);
-  fabric().fetches().Add(command.fetch().fetch(), host, session_->id(), static_cast<uint64_t>(*bytes), std::move(done));
+  fabric().fetches().Add(command.fetch().fetch(), host, context_->id(), static_cast<uint64_t>(*bytes), std::move(done));
   Send(host, std::move(command));
 }
 

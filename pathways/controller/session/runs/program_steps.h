@@ -1,5 +1,6 @@
 // ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, and choices
-// between branches (program/cut.h). Such a node needs the values of its inputs. SessionImpl owns it.
+// between branches (program/cut.h). Such a node needs the values of its inputs. SessionPrograms owns it. It
+// uses GraphPrograms for the parts of a program, and the session's waiting reads and lanes for nodes that call functions.
 //
 // A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
 // *expected* arrays on their hosts (worker/execute/expectations.h). So the nodes that read them can be sent too; the scheduler
@@ -22,7 +23,7 @@
 //   WN-5  in sequential dispatch a run waits for nothing of its session that began after it
 //   WN-6  a donated argument belongs to the run alone from the call on, though a computation may take it over much later. Its
 //         other handles are deleted, as after any donation
-// Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive_`.
+// Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive`.
 #pragma once
 
 #include <memory>
@@ -30,18 +31,25 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/programs/program_entry.h"
+#include "pathways/controller/session/context/pending_reads.h"
+#include "pathways/controller/session/context/run_results.h"
+#include "pathways/controller/session/context/session_context.h"
+#include "pathways/controller/session/context/session_lanes.h"
+#include "pathways/controller/session/runs/graph_programs.h"
 
 namespace pw::controller {
 
 class ProgramSteps {
  public:
-  using Record = SessionImpl::Record;
-  using SpecPtr = SessionImpl::SpecPtr;
+  using Record = SessionContext::Record;
+  using SpecPtr = SessionContext::SpecPtr;
   using EntryRef = std::shared_ptr<ProgramEntry>;
   using Executables = std::vector<program::ExecutablePtr>;
 
-  explicit ProgramSteps(SessionImpl* session) : session_(session) {}
+  // All must outlive this.
+  ProgramSteps(SessionContext* context, PendingReads* reads, SessionLanes* lanes, GraphPrograms* graphs)
+      : context_(context), reads_(reads), lanes_(lanes), graphs_(graphs) {}
 
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { host_calls_ = std::move(handler); }
 
@@ -118,10 +126,13 @@ class ProgramSteps {
   void Send(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) const {
     fabric().outbox().AddNow(host, std::move(command), std::move(payload));
   }
-  Fabric& fabric() const { return *session_->fabric_; }
-  std::weak_ptr<bool> alive() const { return session_->alive_; }
+  Fabric& fabric() const { return *context_->fabric(); }
+  std::weak_ptr<bool> alive() const { return context_->alive(); }
 
-  SessionImpl* const session_;
+  SessionContext* const context_;
+  PendingReads* const reads_;
+  SessionLanes* const lanes_;
+  GraphPrograms* const graphs_;
   std::shared_ptr<HostCallHandler> host_calls_;
 };
 

@@ -14,7 +14,7 @@ using program::Step;
 void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
   const ProgramEntry& entry = *steps->entry;
   steps->turns = std::make_unique<Turns>();
-  steps->turns->place = std::make_shared<const Gangs::Barrier>(fabric().gangs().PlaceOf(session_->id()));
+  steps->turns->place = std::make_shared<const Gangs::Barrier>(fabric().gangs().PlaceOf(context_->id()));
   std::vector<Expected> expected;
   for (size_t r = 0; r < steps->results.size(); ++r) {
     const int value = entry.program().nodes[entry.program().results[r]].inputs[0];
@@ -34,7 +34,7 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
     fabric().outbox().order().End(ticket);
     TakeSteps(std::move(steps));
   };
-  fabric().outbox().order().Begin(session_->id(), names, std::move(take));
+  fabric().outbox().order().Begin(context_->id(), names, std::move(take));
 }
 
 void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch,
@@ -104,7 +104,7 @@ void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<c
   auto sent = [this, alive = alive(), steps] {
     if (!alive.expired()) Advance(steps);
   };
-  std::make_shared<SequentialRun>(&fabric(), session_->id(), alive(), part, args, std::move(results), std::move(done),
+  std::make_shared<SequentialRun>(&fabric(), context_->id(), alive(), part, args, std::move(results), std::move(done),
                                   SequentialRun::Part{steps->turns->place, std::move(sent)})
       ->Start();
 }

@@ -69,9 +69,9 @@ absl::Status ProgramSteps::MakeParts(ProgramEntry::Steps& steps, const Executabl
   for (program::Part& part : steps.cut.parts) {
     Executables used;
     for (int executable : part.executables) used.push_back(executables[executable]);
-    PW_ASSIGN_OR_RETURN(EntryRef made, session_->MakeStepless(std::move(part.program), std::move(used)));
-    made->on_gone = [session = session_, alive = alive(), raw = made.get()] {
-      if (!alive.expired()) session->UnloadProgram(*raw);
+    PW_ASSIGN_OR_RETURN(EntryRef made, graphs_->Make(std::move(part.program), std::move(used)));
+    made->on_gone = [graphs = graphs_, alive = alive(), raw = made.get()] {
+      if (!alive.expired()) graphs->Unload(*raw);
     };
     steps.parts.push_back(std::move(made));
   }
@@ -90,7 +90,7 @@ absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEn
   // Many values share one list of devices: its places are looked up once.
   absl::flat_hash_map<const std::vector<DeviceId>*, ProgramEntry::Steps::Places> known;
   for (const SpecPtr& spec : steps.cut.specs) {
-    PW_RETURN_IF_ERROR(session_->CheckSpec(*spec));
+    PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
     ProgramEntry::Steps::Places& places = known[&spec->sharding.devices()];
     if (places == nullptr) {
       auto found = std::make_shared<std::vector<ProgramEntry::Place>>();
@@ -120,7 +120,7 @@ void ProgramSteps::OpenLanes(const program::Program& program, const ProgramEntry
     }
   }
   SortAndMerge(hosts);
-  session_->lanes_.OpenForCalls(hosts);
+  lanes_->OpenForCalls(hosts);
 }
 
 absl::Status ProgramSteps::CheckWaiting(const Node& node, const ProgramEntry::Steps& steps) const {
