@@ -31,13 +31,15 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
                                                           std::move(publications))),
       run_results_(fabric),
       jit_calls_(this, &executable_table_, &functions_),
-      programs_(this, &reads_, &lanes_, &executable_table_, &executables_, &run_results_) {}
+      programs_(this, &reads_, &lanes_, &executable_table_, &executables_, &run_results_),
+      seats_(this, &executable_table_, &executables_, &programs_),
+      mover_(this, &executable_table_, &executables_, &programs_) {}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
   SessionContext::End();
   publications_ = nullptr;
-  EndPreparation(ended);
+  mover_.End(ended);
   fabric_->groups().set_ending_session(id_);
   fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
   host_buffers_.EndAdmissions(ended);
@@ -52,12 +54,20 @@ SessionImpl::~SessionImpl() {
 void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
   programs_.OnDevicesLost(lost, error);
   arrays_.OnDevicesLost(lost, error);
-  StopLoading(lost);
+  seats_.OnDevicesLost(lost);
+}
+
+void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error) {
+  executable_table_.OnSliceReleased(devices, error);
+  programs_.OnSliceReleased(devices, error);
+  for (const Record& record : arrays_.Records()) {
+    if (record->OnDevicesLost(devices, error)) record->Free();
+  }
 }
 
 void SessionImpl::OnTick(absl::Time now, bool slept) {
   publications_->OnTick(now);
-  host_buffers_.OnTick(now, slept || suspended_);
+  host_buffers_.OnTick(now, slept || mover_.suspended());
 }
 
 void SessionImpl::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {

@@ -32,6 +32,8 @@
 #include "pathways/controller/session/executables/executable_table.h"
 #include "pathways/controller/session/executables/session_executables.h"
 #include "pathways/controller/session/executables/session_functions.h"
+#include "pathways/controller/session/moves/seat_loader.h"
+#include "pathways/controller/session/moves/session_mover.h"
 #include "pathways/controller/session/runs/jit_calls.h"
 #include "pathways/controller/session/runs/session_programs.h"
 
@@ -39,7 +41,6 @@ namespace pw::controller {
 
 class Publications;
 class SessionPublications;
-using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
 
 class SessionImpl final : public Session, private SessionContext {
  public:
@@ -56,22 +57,16 @@ class SessionImpl final : public Session, private SessionContext {
   // --- for the cluster ---
   const session::NewSession& about() const { return about_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
-  // -- session_seats.cc: a host took the seat of these devices. Their uses get `until_loaded` until programs are loaded there.
-  void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded);
-  // -- session_slices.cc: the client's virtual devices are `count` ids from `first` on.
+  // A host took the seat of these devices. Their uses get `until_loaded` until the session's programs are loaded there.
+  void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded) {
+    seats_.OnSeatTaken(devices, until_loaded);
+  }
+  // The client's virtual devices are `count` ids from `first` on.
   void SetVirtualDevices(DeviceId first, int count) { devices_.SetVirtual(first, count); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
-  // -- session_remap.cc. Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call.
-  // OK: the caller calls Move in the same turn of the strand, else AbandonMove. REQUIRES: !moving().
-  void PrepareMove(const DeviceMapping& to, StatusCallback done);
-  void AbandonMove();
-  // Binds the devices to their new places and copies everything on them there. Returns the arrays in flight.
-  std::vector<Record> Move(const DeviceMapping& to);
-  // Copies all arrays to the memory of their hosts, until Move brings them back. Returns them. REQUIRES: !suspended(), !moving().
-  std::vector<Record> Suspend();
-  void Resume();  // after Move
-  bool moving() const { return preparation_ != nullptr; }
+  // Moves the client's virtual devices, suspends and resumes the client.
+  SessionMover& mover() { return mover_; }
 
   size_t num_arrays() const { return arrays_.size(); }
   int64_t array_bytes() const { return arrays_.TotalBytes(); }
@@ -87,8 +82,8 @@ class SessionImpl final : public Session, private SessionContext {
   // --- Session ---
   SessionId id() const override { return id_; }
   Handle NewHandle() override { return arrays_.NewHandle(); }
-  bool suspended() const override { return suspended_; }
-  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
+  bool suspended() const override { return mover_.suspended(); }
+  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { mover_.WhenResumed(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }
 
   void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override {
@@ -163,30 +158,8 @@ class SessionImpl final : public Session, private SessionContext {
   template <class T>
   bool RefuseDescription(Handle executable, ResultCallback<T>& done);
 
-  // -- session_seats.cc
-  struct Reloading;
-  std::vector<Handle> MissingOn(const absl::flat_hash_set<DeviceId>& seats);
-  void LoadOnSeats();
-  void StopLoading(const absl::flat_hash_set<DeviceId>& lost);
-  void OpenSeats();
-
-  // -- session_remap.cc
-  struct Preparation;
-  void CompileForTarget();
-  void EndPreparation(const absl::Status& error);  // runs `done`
-  Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
-  struct MovingArray;
-  std::vector<MovingArray> ArraysOn(const DeviceMapping& devices) const;
-  ArraySpec InHostMemory(const ArraySpec& spec) const;
-  std::vector<Record> MoveAll(const std::vector<MovingArray>& leaving);
-
   const session::NewSession about_;
   absl::AnyInvocable<void() &&> on_end_;
-  std::shared_ptr<Preparation> preparation_;  // while a move is prepared
-  std::shared_ptr<Reloading> reloading_;      // while programs are loaded on hosts that took seats
-  bool suspended_ = false;
-  std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
-  absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
   SessionLanes lanes_;
   PendingReads reads_;
   HostBufferStore host_buffers_;
@@ -202,6 +175,8 @@ class SessionImpl final : public Session, private SessionContext {
   RunResults run_results_;
   JitCalls jit_calls_;
   SessionPrograms programs_;
+  SeatLoader seats_;
+  SessionMover mover_;
 };
 
 }  // namespace pw::controller
