@@ -1,66 +1,66 @@
 #include "pathways/controller/session/session_impl.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/session/publications/session_publications.h"
+#include "pathways/program/program.h"
 
 namespace pw::controller {
 
 SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
                          absl::AnyInvocable<void() &&> on_end)
-    : SessionContext(id, fabric),
-      about_(std::move(about)),
+    : about_(std::move(about)),
       on_end_(std::move(on_end)),
+      context_(id, fabric),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
                reader_.FetchByLane(array, fetch, std::move(done));
              }),
-      host_buffers_(this),
-      maker_(this, &host_buffers_, &lanes_),
-      rearranger_(this),
-      copier_(this),
-      reader_(this, &reads_, &host_buffers_, &lanes_),
-      files_(this, &reads_, about_),
-      executable_table_(this),
-      functions_(this, &reads_, &lanes_, &executable_table_),
-      executables_(this, &lanes_, &executable_table_, &functions_),
-      publications_(std::make_unique<SessionPublications>(static_cast<SessionContext*>(this), &rearranger_, &copier_, about_.user,
-                                                          std::move(publications))),
+      host_buffers_(&context_),
+      maker_(&context_, &host_buffers_, &lanes_),
+      rearranger_(&context_),
+      copier_(&context_),
+      reader_(&context_, &reads_, &host_buffers_, &lanes_),
+      files_(&context_, &reads_, about_),
+      executable_table_(&context_),
+      functions_(&context_, &reads_, &lanes_, &executable_table_),
+      executables_(&context_, &lanes_, &executable_table_, &functions_),
+      publications_(
+          std::make_unique<SessionPublications>(&context_, &rearranger_, &copier_, about_.user, std::move(publications))),
       run_results_(fabric),
-      jit_calls_(this, &executable_table_, &functions_),
-      programs_(this, &reads_, &lanes_, &executable_table_, &executables_, &run_results_),
-      seats_(this, &executable_table_, &executables_, &programs_),
-      mover_(this, &executable_table_, &executables_, &programs_) {}
+      jit_calls_(&context_, &executable_table_, &functions_),
+      programs_(&context_, &reads_, &lanes_, &executable_table_, &executables_, &run_results_),
+      seats_(&context_, &executable_table_, &executables_, &programs_),
+      mover_(&context_, &executable_table_, &executables_, &programs_) {}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
-  SessionContext::End();
+  Fabric& fabric = *context_.fabric();
+  context_.End();
   publications_ = nullptr;
   mover_.End(ended);
-  fabric_->groups().set_ending_session(id_);
-  fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
+  fabric.groups().set_ending_session(context_.id());
+  fabric.EndSession(context_.id());  // answers fetches, compilations and descriptions
   host_buffers_.EndAdmissions(ended);
   reads_.End(ended);
   run_results_.End(ended);
   host_buffers_.EndFills(ended);
-  arrays_.Clear();
-  fabric_->groups().set_ending_session(SessionId());
+  context_.arrays().Clear();
+  fabric.groups().set_ending_session(SessionId());
   std::move(on_end_)();
 }
 
 void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
   programs_.OnDevicesLost(lost, error);
-  arrays_.OnDevicesLost(lost, error);
+  context_.arrays().OnDevicesLost(lost, error);
   seats_.OnDevicesLost(lost);
 }
 
 void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error) {
   executable_table_.OnSliceReleased(devices, error);
   programs_.OnSliceReleased(devices, error);
-  for (const Record& record : arrays_.Records()) {
+  for (const SessionContext::Record& record : context_.arrays().Records()) {
     if (record->OnDevicesLost(devices, error)) record->Free();
   }
 }
@@ -77,15 +77,15 @@ void SessionImpl::AskPublished(const session::PublishedQuestion& question, Resul
 void SessionImpl::CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
   using Info = std::shared_ptr<const ExecutableInfo>;
   absl::StatusOr<program::Program> parsed = program::ParseProgram({program.view().data(), program.size()});
-  if (!parsed.ok()) return Answer<Info>(std::move(done), parsed.status());
-  if (parsed->proto->has_publication()) return Answer<Info>(std::move(done), publications_->Add(*parsed->proto));
+  if (!parsed.ok()) return context_.Answer<Info>(std::move(done), parsed.status());
+  if (parsed->proto->has_publication()) return context_.Answer<Info>(std::move(done), publications_->Add(*parsed->proto));
   programs_.Compile(*std::move(parsed), std::move(done));
 }
 
 absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request) {
-  absl::StatusOr<std::shared_ptr<Run>> begun = run_results_.Begin(request.status);
-  if (!begun.ok()) return Fail(request.results, {}, begun.status());
-  const std::shared_ptr<Run> run = *std::move(begun);
+  absl::StatusOr<std::shared_ptr<ExecuteRun>> begun = run_results_.Begin(request.status);
+  if (!begun.ok()) return context_.Fail(request.results, {}, begun.status());
+  const std::shared_ptr<ExecuteRun> run = *std::move(begun);
   if (programs_.Has(request.executable)) return programs_.Execute(request, run);
   if (publications_->Has(request.executable)) {
     absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);
@@ -93,10 +93,6 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
     return reply;
   }
   return jit_calls_.Execute(request, run);
-}
-
-void SessionImpl::FetchExecuteResult(Handle handle, ResultCallback<RunResult> done) {
-  run_results_.Fetch(handle, std::move(done));
 }
 
 absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
@@ -115,8 +111,9 @@ absl::Status SessionImpl::DestructExecutable(Handle executable) {
 template <class T>
 bool SessionImpl::RefuseDescription(Handle executable, ResultCallback<T>& done) {
   if (!programs_.Has(executable)) return false;
-  Answer<T>(std::move(done), absl::UnimplementedError("a program of many nodes has no description of its own: ask for those of "
-                                                      "its nodes' executables"));
+  context_.Answer<T>(std::move(done),
+                     absl::UnimplementedError("a program of many nodes has no description of its own: ask for those of "
+                                              "its nodes' executables"));
   return true;
 }
 

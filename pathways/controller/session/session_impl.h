@@ -1,22 +1,29 @@
-// SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
-//   - session_impl.cc: beginning and end
-//   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
-// Parts: SessionContext (what all families use), HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger,
-// ArrayCopier, ArrayReader and ArrayFiles (requests for arrays), SessionFunctions (Python on hosts), SessionPublications (arrays for other
-// sessions), PendingReads (requests that wait for arrays), and others.
+// SessionImpl: the controller's session: everything of one client. It passes each request of the client (Session) and each event of
+// the cluster to the part that owns it. Where several parts have handles of one kind, it decides whose handle one is: an executable's
+// handle may be a program of many nodes, a program of published arrays, or an executable of one node.
+//
+// The parts, by room. A part uses only parts above it, which it gets by its constructor:
+//   - context/: SessionContext (number, hosts, devices, arrays), SessionLanes, PendingReads (requests that wait for arrays), RunResults
+//   - arrays/: HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger, ArrayCopier, ArrayReader,
+//     ArrayFiles
+//   - executables/: ExecutableTable, SessionFunctions (Python on hosts), SessionExecutables
+//   - publications/: SessionPublications (arrays for other sessions)
+//   - runs/: JitCalls (the hot path), SessionPrograms (programs of many nodes)
+//   - moves/: SeatLoader (hosts that take lost hosts' seats), SessionMover (slices that move, clients that are suspended)
+// SessionLanes, which is above ArrayReader, reads arrays by a callback.
 //
 // The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
-// needs or holds `alive_` weakly. Waiting requests end with CANCELLED in the destructor.
+// needs or holds `alive` of the context. Waiting requests end with CANCELLED in the destructor. Strand-confined.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "pathways/controller/arrays/array_table.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/arrays/array_copier.h"
@@ -42,12 +49,10 @@ namespace pw::controller {
 class Publications;
 class SessionPublications;
 
-class SessionImpl final : public Session, private SessionContext {
+class SessionImpl final : public Session {
  public:
-  using SessionContext::Arrays;
-  using SessionContext::ArraySpec;
-  using SessionContext::Record;
-  using SessionContext::SpecPtr;
+  using Arrays = SessionContext::Arrays;
+  using ArraySpec = SessionContext::ArraySpec;
 
   // `fabric` outlives the session. `on_end` is called in the destructor, last.
   SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
@@ -62,14 +67,14 @@ class SessionImpl final : public Session, private SessionContext {
     seats_.OnSeatTaken(devices, until_loaded);
   }
   // The client's virtual devices are `count` ids from `first` on.
-  void SetVirtualDevices(DeviceId first, int count) { devices_.SetVirtual(first, count); }
+  void SetVirtualDevices(DeviceId first, int count) { context_.devices().SetVirtual(first, count); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
   // Moves the client's virtual devices, suspends and resumes the client.
   SessionMover& mover() { return mover_; }
 
-  size_t num_arrays() const { return arrays_.size(); }
-  int64_t array_bytes() const { return arrays_.TotalBytes(); }
+  size_t num_arrays() const { return context_.arrays().size(); }
+  int64_t array_bytes() const { return context_.arrays().TotalBytes(); }
   size_t num_executables() const { return executable_table_.size(); }
   size_t num_programs() const { return programs_.size(); }
   size_t num_program_runs() const { return programs_.num_runs(); }
@@ -80,8 +85,8 @@ class SessionImpl final : public Session, private SessionContext {
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { programs_.SetHostCalls(std::move(handler)); }
 
   // --- Session ---
-  SessionId id() const override { return id_; }
-  Handle NewHandle() override { return arrays_.NewHandle(); }
+  SessionId id() const override { return context_.id(); }
+  Handle NewHandle() override { return context_.arrays().NewHandle(); }
   bool suspended() const override { return mover_.suspended(); }
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { mover_.WhenResumed(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }
@@ -133,10 +138,11 @@ class SessionImpl final : public Session, private SessionContext {
     files_.Save(std::move(request), std::move(done));
   }
   void LoadArrays(session::LoadRequest request, StatusCallback done) override { files_.Load(request, std::move(done)); }
-  absl::Status Delete(Arrays arrays) override { return arrays_.Delete(arrays); }
-  absl::Status Destruct(Arrays arrays) override { return arrays_.Erase(arrays); }
+  absl::Status Delete(Arrays arrays) override { return context_.arrays().Delete(arrays); }
+  absl::Status Destruct(Arrays arrays) override { return context_.arrays().Erase(arrays); }
   absl::StatusOr<bool> IsDeleted(Handle array) override { return reader_.IsDeleted(array); }
   absl::StatusOr<ArraySpec> Spec(Handle array) override { return reader_.Spec(array); }
+
   void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override {
     executables_.Compile(std::move(request), std::move(done));
   }
@@ -144,7 +150,7 @@ class SessionImpl final : public Session, private SessionContext {
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
-  void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
+  void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override { run_results_.Fetch(status, std::move(done)); }
   void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) override;
   void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
   void GetProgramModule(Handle executable, ResultCallback<std::string> done) override;
@@ -152,14 +158,13 @@ class SessionImpl final : public Session, private SessionContext {
   void AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) override;
 
  private:
-  using Run = ExecuteRun;
-
   // Answers a request to describe a program of many nodes with an error. Returns false for any other executable.
   template <class T>
   bool RefuseDescription(Handle executable, ResultCallback<T>& done);
 
   const session::NewSession about_;
   absl::AnyInvocable<void() &&> on_end_;
+  SessionContext context_;
   SessionLanes lanes_;
   PendingReads reads_;
   HostBufferStore host_buffers_;

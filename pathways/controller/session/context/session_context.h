@@ -6,8 +6,8 @@
 // expired.
 //
 // Invariants:
-//   SC-1  `alive` expires before any part of the session ends
-//   SC-2  no client's callback runs inside the call that gets it: Answer posts it
+//   CY-1  `alive` expires before any part of the session ends
+//   CY-2  no client's callback runs inside the call that gets it: Answer posts it
 // Strand-confined.
 #pragma once
 
@@ -39,10 +39,11 @@ class SessionContext {
   Fabric* fabric() const { return fabric_; }
   SessionDevices& devices() { return devices_; }
   ArrayTable& arrays() { return arrays_; }
+  const ArrayTable& arrays() const { return arrays_; }
   // Returns the spec of an array without a known shape.
   const SpecPtr& no_spec() const { return no_spec_; }
   std::weak_ptr<bool> alive() const { return alive_; }
-  // Begins the session's end (SC-1).
+  // Begins the session's end (CY-1).
   void End() { alive_ = nullptr; }
 
   template <class T>
@@ -73,7 +74,7 @@ class SessionContext {
   // Records the op in a trace. REQUIRES: the recorder is on.
   void Trace(OpId op, const std::string& what, gang::GangId gang = {});
 
- protected:
+ private:
   const SessionId id_;
   Fabric* const fabric_;
   SessionDevices devices_;

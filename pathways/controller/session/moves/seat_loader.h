@@ -2,7 +2,7 @@
 // there are compiled again, for the new host. So are those that were compiled on stand-ins for the empty seat (SessionExecutables).
 // Then its programs are made anew. The arrays that were lost stay lost.
 //
-// Invariant ST-8: until all are loaded, the devices stay lost for this session. So a client never finds a device there without its
+// Invariant ES-1: until all are loaded, the devices stay lost for this session. So a client never finds a device there without its
 // own programs.
 // Strand-confined.
 #pragma once

@@ -4,7 +4,7 @@
 //
 // A run in flight keeps the entry of its program, also after the client has dropped the program, or a move has replaced the entry.
 //
-// Invariant PG-1: a program's executables are dropped when its handle and all its runs are gone.
+// Invariant PM-1: a program's executables are dropped when its handle and all its runs are gone.
 // Strand-confined.
 #pragma once
 
