@@ -1,7 +1,6 @@
 #include "pathways/controller/session/moves/seat_loader.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace pw::controller {

@@ -120,7 +120,6 @@ void GraphPrograms::Start(const std::shared_ptr<const ProgramEntry>& entry, std:
       ->Start();
 }
 
-// Parallel dispatch: a run of the program's graph. Every host gets its start, all at once.
 void GraphPrograms::SendRun(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
                             const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
   auto underway = std::make_shared<ProgramRun>();

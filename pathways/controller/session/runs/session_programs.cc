@@ -79,6 +79,7 @@ SessionPrograms::SessionPrograms(SessionContext* context, PendingReads* reads, S
       executables_(executables),
       run_results_(run_results),
       graphs_(context),
+      steps_maker_(context, lanes, &graphs_),
       steps_(context, reads, lanes, &graphs_) {}
 
 void SessionPrograms::Compile(program::Program program, ResultCallback<InfoPtr> done) {
@@ -154,10 +155,10 @@ absl::StatusOr<SessionPrograms::EntryRef> SessionPrograms::MakeEntry(program::Pr
   }
   program::CutRoom room;
   for (const program::Program& branch : program.branches) {
-    PW_ASSIGN_OR_RETURN(EntryRef entry, steps_.Make(branch, executables, branches, true, room));
+    PW_ASSIGN_OR_RETURN(EntryRef entry, steps_maker_.Make(branch, executables, branches, true, room));
     branches.push_back(std::move(entry));
   }
-  return steps_.Make(std::move(program), executables, std::move(branches), false, room);
+  return steps_maker_.Make(std::move(program), executables, std::move(branches), false, room);
 }
 
 void SessionPrograms::Destruct(Handle handle) {

@@ -1,6 +1,7 @@
 // SessionPrograms: the programs of many nodes of a session: compiles, describes, calls and drops them. The executables of a program
 // are compiled in parallel, like any others (SessionExecutables). Then its hosts load it whole (GraphPrograms), or in parts if it has
-// nodes that wait for values (ProgramSteps). SessionPrograms owns these two. They know neither it nor the client's handles.
+// nodes that wait for values (StepsMaker, ProgramSteps). SessionPrograms owns these three. They know neither it nor the client's
+// handles.
 //
 // A run in flight keeps the entry of its program, also after the client has dropped the program, or a move has replaced the entry.
 //
@@ -25,6 +26,7 @@
 #include "pathways/controller/session/executables/session_executables.h"
 #include "pathways/controller/session/runs/graph_programs.h"
 #include "pathways/controller/session/runs/program_steps.h"
+#include "pathways/controller/session/runs/steps_maker.h"
 
 namespace pw::controller {
 
@@ -81,6 +83,7 @@ class SessionPrograms {
   SessionExecutables* const executables_;
   RunResults* const run_results_;
   GraphPrograms graphs_;
+  StepsMaker steps_maker_;
   ProgramSteps steps_;
   absl::flat_hash_map<Handle, EntryRef> programs_;
 };

@@ -1,10 +1,11 @@
+#include "pathways/controller/session/runs/steps_maker.h"
+
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/session/runs/program_steps.h"
 
 namespace pw::controller {
 namespace {
@@ -41,9 +42,8 @@ std::shared_ptr<const std::vector<buffers::ArraySpec>> FindResults(const Program
 
 }  // namespace
 
-absl::StatusOr<ProgramSteps::EntryRef> ProgramSteps::Make(program::Program program, const Executables& executables,
-                                                          std::vector<EntryRef> branches, bool is_branch,
-                                                          program::CutRoom& room) {
+absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, const Executables& executables,
+                                                      std::vector<EntryRef> branches, bool is_branch, program::CutRoom& room) {
   auto entry = std::make_shared<ProgramEntry>();
   auto steps = std::make_unique<ProgramEntry::Steps>();
   PW_ASSIGN_OR_RETURN(steps->cut, program::CutProgram(program, executables, is_branch, room));
@@ -56,7 +56,7 @@ absl::StatusOr<ProgramSteps::EntryRef> ProgramSteps::Make(program::Program progr
   }
   OpenLanes(program, *steps);
   auto specs = FindResults(*steps, program.results.size(), entry->lowered);
-  entry->id = fabric().NextId();
+  entry->id = fabric_->NextId();
   entry->arguments = MakeArguments(program);
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
   entry->typed =
@@ -65,12 +65,12 @@ absl::StatusOr<ProgramSteps::EntryRef> ProgramSteps::Make(program::Program progr
   return entry;
 }
 
-absl::Status ProgramSteps::MakeParts(ProgramEntry::Steps& steps, const Executables& executables) {
+absl::Status StepsMaker::MakeParts(ProgramEntry::Steps& steps, const Executables& executables) {
   for (program::Part& part : steps.cut.parts) {
     Executables used;
     for (int executable : part.executables) used.push_back(executables[executable]);
     PW_ASSIGN_OR_RETURN(EntryRef made, graphs_->Make(std::move(part.program), std::move(used)));
-    made->on_gone = [graphs = graphs_, alive = alive(), raw = made.get()] {
+    made->on_gone = [graphs = graphs_, alive = context_->alive(), raw = made.get()] {
       if (!alive.expired()) graphs->Unload(*raw);
     };
     steps.parts.push_back(std::move(made));
@@ -79,8 +79,8 @@ absl::Status ProgramSteps::MakeParts(ProgramEntry::Steps& steps, const Executabl
 }
 
 // Finds the places of all values (WN-2). `devices`: gets all devices of the program, ascending.
-absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEntry::Steps& steps,
-                                      std::vector<DeviceId>* devices) const {
+absl::Status StepsMaker::FindPlaces(const program::Program& program, ProgramEntry::Steps& steps,
+                                    std::vector<DeviceId>* devices) const {
   const auto add = [devices](const std::vector<DeviceId>& more) { devices->insert(devices->end(), more.begin(), more.end()); };
   for (const EntryRef& part : steps.parts) add(part->devices);
   std::vector<int> branches;
@@ -89,13 +89,13 @@ absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEn
   for (int branch : branches) add(steps.branches[branch]->devices);
   // Many values share one list of devices: its places are looked up once.
   absl::flat_hash_map<const std::vector<DeviceId>*, ProgramEntry::Steps::Places> known;
-  for (const SpecPtr& spec : steps.cut.specs) {
+  for (const SessionContext::SpecPtr& spec : steps.cut.specs) {
     PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
     ProgramEntry::Steps::Places& places = known[&spec->sharding.devices()];
     if (places == nullptr) {
       auto found = std::make_shared<std::vector<ProgramEntry::Place>>();
       for (DeviceId id : spec->sharding.devices()) {
-        const resource::Device& device = *fabric().topology().FindDevice(id);
+        const resource::Device& device = *fabric_->topology().FindDevice(id);
         found->push_back({device.host, device.local_ordinal});
         steps.hosts.push_back(device.host);
       }
@@ -110,7 +110,7 @@ absl::Status ProgramSteps::FindPlaces(const program::Program& program, ProgramEn
 }
 
 // Opens lanes for operands and results of the functions that the program calls.
-void ProgramSteps::OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const {
+void StepsMaker::OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const {
   std::vector<HostId> hosts;
   for (const Step& step : steps.cut.steps) {
     if (step.part >= 0 || program.nodes[step.node].kind != NodeKind::kHostCall) continue;
@@ -123,7 +123,7 @@ void ProgramSteps::OpenLanes(const program::Program& program, const ProgramEntry
   lanes_->OpenForCalls(hosts);
 }
 
-absl::Status ProgramSteps::CheckWaiting(const Node& node, const ProgramEntry::Steps& steps) const {
+absl::Status StepsMaker::CheckWaiting(const Node& node, const ProgramEntry::Steps& steps) const {
   for (size_t i = 0; node.kind == NodeKind::kHostCall && i < node.inputs.size(); ++i) {
     const int shards = steps.cut.specs[node.inputs[i]]->sharding.num_shards();
     if (shards != 1)
@@ -138,7 +138,7 @@ absl::Status ProgramSteps::CheckWaiting(const Node& node, const ProgramEntry::St
   return absl::OkStatus();
 }
 
-absl::Status ProgramSteps::CheckBranch(const Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const {
+absl::Status StepsMaker::CheckBranch(const Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const {
   const std::string& name = branch.program().name;
   if (branch.arguments.size() + 1 != node.inputs.size() || branch.typed->result_specs->size() != node.outputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat("branch ", name, " takes ", branch.arguments.size(), " arrays and returns ",
@@ -146,12 +146,12 @@ absl::Status ProgramSteps::CheckBranch(const Node& node, const ProgramEntry& bra
                                                    node.outputs.size()));
   }
   for (size_t i = 0; i < branch.arguments.size(); ++i) {
-    PW_RETURN_IF_ERROR(CheckSame(fabric(), *steps.cut.specs[node.inputs[i + 1]], *branch.arguments[i].spec,
+    PW_RETURN_IF_ERROR(CheckSame(*fabric_, *steps.cut.specs[node.inputs[i + 1]], *branch.arguments[i].spec,
                                  absl::StrCat("input ", i, " of branch ", name)));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     PW_RETURN_IF_ERROR(
-        CheckSame(fabric(), (*branch.typed->result_specs)[i], *node.outputs[i], absl::StrCat("result ", i, " of branch ", name)));
+        CheckSame(*fabric_, (*branch.typed->result_specs)[i], *node.outputs[i], absl::StrCat("result ", i, " of branch ", name)));
   }
   return absl::OkStatus();
 }
