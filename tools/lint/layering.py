@@ -6,13 +6,14 @@ import source
 
 ORDER = ["base", "trace", "net", "http", "identity", "usage", "lanes", "resource", "buffers", "storage", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
          "worker", "controller", "client", "frontend", "sim", "bin"]
-# The order of the rooms within a folder; "" is the folder itself. Tests, and doubles for tests, may include every room.
+# The order of the rooms within a folder, or within a room; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {
     "base": ["", "memory", "process", "threads"],
     "net": ["", "sockets", "tls", "asio", "shared", "in_memory", "resumable"],
     "dataflow": ["graph", "progress", ""],
     "worker": ["store", "lanes", "transfer", "files", "python", "execute", "housekeeping", ""],
     "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
+    "controller/session": ["context", "arrays", "executables", "publications", "runs", "moves", ""],
 }
 FOR_TESTS = re.compile(r"_test\.cc$|/testing")
 # Folders that must not include each other, although one stands above the other.
@@ -61,24 +62,25 @@ def check_layer(path, header):
     return None
 
 
-def room(path):
-    """Returns "store" for pathways/worker/store/shard.h, "" for pathways/worker/worker.h."""
-    parts = path.split("/")
-    return parts[2] if len(parts) > 3 else ""
+def room(path, folder):
+    """Returns "store" for pathways/worker/store/shard.h in worker, "" for pathways/worker/worker.h."""
+    parts = path.removeprefix(f"pathways/{folder}/").split("/")
+    return parts[0] if len(parts) > 1 else ""
 
 
 def check_room(path, header):
-    if not path.startswith("pathways/") or header.split("/")[:2] != path.split("/")[:2] or FOR_TESTS.search(path):
+    if FOR_TESTS.search(path):
         return None
-    order = ROOMS.get(path.split("/")[1])
-    if order is None:
-        return None
-    ours, theirs = room(path), room(header)
-    for one in (ours, theirs):
-        if one not in order:
-            return f"'{one}' is not a room of {path.split('/')[1]}/ (tools/lint/layering.py ROOMS)"
-    if order.index(theirs) > order.index(ours):
-        return f"{ours or path.split('/')[1]}/ stands above {theirs or path.split('/')[1]}/ and must not include it"
+    for folder, order in ROOMS.items():
+        if not (path.startswith(f"pathways/{folder}/") and header.startswith(f"pathways/{folder}/")):
+            continue
+        ours, theirs = room(path, folder), room(header, folder)
+        for one in (ours, theirs):
+            if one not in order:
+                return f"'{one}' is not a room of {folder}/ (tools/lint/layering.py ROOMS)"
+        if order.index(theirs) > order.index(ours):
+            name = folder.split("/")[-1]
+            return f"{ours or name}/ stands above {theirs or name}/ and must not include it"
     return None
 
 

@@ -45,6 +45,8 @@ def tree(tmp_path, monkeypatch):
     ("pathways/worker/store/x.h", "pathways/worker/execute/y.h", "store/ stands above execute/"),
     ("pathways/worker/lanes/x.h", "pathways/worker/worker.h", "lanes/ stands above worker/"),
     ("pathways/controller/x.h", "pathways/controller/hosts/y.h", "controller/ stands above hosts/"),
+    ("pathways/controller/session/arrays/x.h", "pathways/controller/session/runs/y.h", "arrays/ stands above runs/"),
+    ("pathways/controller/session/runs/x.h", "pathways/controller/session/y.h", "runs/ stands above session/"),
     ("pathways/controller/closet/x.h", "pathways/controller/options.h", "'closet' is not a room"),
 ])
 def test_an_include_in_the_wrong_direction(tree, path, include, text):

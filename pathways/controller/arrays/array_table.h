@@ -1,4 +1,4 @@
-// ArrayTable: maps a session's array handles to array records. SessionImpl owns it. Strand-confined.
+// ArrayTable: maps a session's array handles to array records. SessionContext owns it. Strand-confined.
 //
 // Several handles may share one array record (a copy that moved no data, for example). A handle stays known until it is destructed, even if
 // its array is an error, was deleted or was donated.

@@ -17,7 +17,7 @@
 #include "pathways/base/threads/clock.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/session.h"
-#include "pathways/controller/session/publications.h"
+#include "pathways/controller/session/publications/publications.h"
 #include "pathways/controller/session/session_impl.h"
 
 namespace pw::controller {

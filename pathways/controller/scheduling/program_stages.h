@@ -1,4 +1,4 @@
-// ProgramStages: cuts a run of a program of many nodes into gangs. SessionImpl submits each stage as a gang of its own.
+// ProgramStages: cuts a run of a program of many nodes into gangs. GraphPrograms submits each stage as a gang of its own.
 //
 // The scheduler decides between gangs. A run that is one gang would hold its devices for its whole duration, regardless of the
 // shares of other clients. So a run is a chain of stages. Each stage is a gang that follows the previous one. It has as many

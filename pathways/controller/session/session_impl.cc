@@ -1,141 +1,132 @@
 #include "pathways/controller/session/session_impl.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/session/runs/program_steps.h"
-#include "pathways/controller/session/session_functions.h"
-#include "pathways/controller/session/session_publications.h"
+#include "pathways/controller/session/publications/session_publications.h"
+#include "pathways/program/program.h"
 
 namespace pw::controller {
-namespace {
-
-// Commands carry shapes, which clients choose: this bound keeps every message within a frame.
-constexpr size_t kMaxRank = 256;
-
-}  // namespace
 
 SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
                          absl::AnyInvocable<void() &&> on_end)
-    : id_(id),
-      about_(std::move(about)),
-      fabric_(fabric),
+    : about_(std::move(about)),
       on_end_(std::move(on_end)),
-      devices_(&fabric->devices()),
-      arrays_(fabric->limits().handles),
+      context_(id, fabric),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
-               FetchByLane(array, std::move(fetch), std::move(done));
+               reader_.FetchByLane(array, fetch, std::move(done));
              }),
-      room_(fabric->limits().staged_bytes),
-      steps_(std::make_unique<ProgramSteps>(this)),
-      functions_(std::make_unique<SessionFunctions>(this)),
-      publications_(std::make_unique<SessionPublications>(this, std::move(publications))),
-      run_results_(fabric) {
-  fabric_->outgoing().Watch(id_, [this] { AdmitStores(); });
-}
+      host_buffers_(&context_),
+      maker_(&context_, &host_buffers_, &lanes_),
+      rearranger_(&context_),
+      copier_(&context_),
+      reader_(&context_, &reads_, &host_buffers_, &lanes_),
+      files_(&context_, &reads_, about_),
+      executable_table_(&context_),
+      functions_(&context_, &reads_, &lanes_, &executable_table_),
+      executables_(&context_, &lanes_, &executable_table_, &functions_),
+      publications_(
+          std::make_unique<SessionPublications>(&context_, &rearranger_, &copier_, about_.user, std::move(publications))),
+      run_results_(fabric),
+      jit_calls_(&context_, &executable_table_, &functions_),
+      programs_(&context_, &reads_, &lanes_, &executable_table_, &executables_, &run_results_),
+      seats_(&context_, &executable_table_, &executables_, &programs_),
+      mover_(&context_, &executable_table_, &executables_, &programs_) {}
 
 SessionImpl::~SessionImpl() {
   const absl::Status ended = absl::CancelledError("the session has ended");
-  alive_ = nullptr;
+  Fabric& fabric = *context_.fabric();
+  context_.End();
   publications_ = nullptr;
-  EndPreparation(ended);
-  fabric_->groups().set_ending_session(id_);
-  fabric_->EndSession(id_);  // answers fetches, compilations and descriptions
-  for (auto& admitted : room_.DropAll()) Answer(std::move(admitted), ended);
+  mover_.End(ended);
+  fabric.groups().set_ending_session(context_.id());
+  fabric.EndSession(context_.id());  // answers fetches, compilations and descriptions
+  host_buffers_.EndAdmissions(ended);
   reads_.End(ended);
   run_results_.End(ended);
-  for (auto& [handle, filling] : std::exchange(filling_, {})) AnswerFilling(std::move(filling), ended);
-  arrays_.Clear();
-  fabric_->groups().set_ending_session(SessionId());
+  host_buffers_.EndFills(ended);
+  context_.arrays().Clear();
+  fabric.groups().set_ending_session(SessionId());
   std::move(on_end_)();
 }
 
 void SessionImpl::OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
-  PoisonProgramResults(lost, error);
-  arrays_.OnDevicesLost(lost, error);
-  StopLoading(lost);
+  programs_.OnDevicesLost(lost, error);
+  context_.arrays().OnDevicesLost(lost, error);
+  seats_.OnDevicesLost(lost);
 }
 
-void SessionImpl::Answer(StatusCallback done, absl::Status status) {
-  fabric_->Post([done = std::move(done), status = std::move(status)]() mutable { std::move(done)(std::move(status)); });
+void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error) {
+  executable_table_.OnSliceReleased(devices, error);
+  programs_.OnSliceReleased(devices, error);
+  for (const SessionContext::Record& record : context_.arrays().Records()) {
+    if (record->OnDevicesLost(devices, error)) record->Free();
+  }
+}
+
+void SessionImpl::OnTick(absl::Time now, bool slept) {
+  publications_->OnTick(now);
+  host_buffers_.OnTick(now, slept || mover_.suspended());
 }
 
 void SessionImpl::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {
   publications_->Ask(question, std::move(done));
 }
 
-void SessionImpl::InsertError(Handle result, SpecPtr spec, const absl::Status& error) {
-  auto record = buffers::LogicalArray::MakeError(ArrayId(fabric_->NextId()), id_, spec == nullptr ? no_spec_ : spec, error);
-  arrays_.Insert(result, {std::move(record), std::move(spec), nullptr, false});
+void SessionImpl::CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) {
+  using Info = std::shared_ptr<const ExecutableInfo>;
+  absl::StatusOr<program::Program> parsed = program::ParseProgram({program.view().data(), program.size()});
+  if (!parsed.ok()) return context_.Answer<Info>(std::move(done), parsed.status());
+  if (parsed->proto->has_publication()) return context_.Answer<Info>(std::move(done), publications_->Add(*parsed->proto));
+  programs_.Compile(*std::move(parsed), std::move(done));
 }
 
-absl::Status SessionImpl::Fail(absl::Span<const Handle> results, absl::Span<const SpecPtr> specs, const absl::Status& error) {
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (arrays_.CheckNew({results[i]}).ok()) InsertError(results[i], i < specs.size() ? specs[i] : nullptr, error);
+absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request) {
+  absl::StatusOr<std::shared_ptr<ExecuteRun>> begun = run_results_.Begin(request.status);
+  if (!begun.ok()) return context_.Fail(request.results, {}, begun.status());
+  const std::shared_ptr<ExecuteRun> run = *std::move(begun);
+  if (programs_.Has(request.executable)) return programs_.Execute(request, run);
+  if (publications_->Has(request.executable)) {
+    absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);
+    if (run != nullptr) run->status = reply.status();
+    return reply;
   }
-  return error;
+  return jit_calls_.Execute(request, run);
 }
 
-void SessionImpl::SetHostCalls(std::shared_ptr<HostCallHandler> handler) { steps_->SetHostCalls(std::move(handler)); }
-
-SessionImpl::Record SessionImpl::NewRecord(const SpecPtr& spec) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, 1,
-                                                 fabric_->groups().Of(fabric_->topology(), spec->sharding));
+absl::StatusOr<std::shared_ptr<const ExecutableInfo>> SessionImpl::Info(Handle executable) {
+  if (programs_.Has(executable)) return programs_.InfoOf(executable);
+  if (publications_->Has(executable)) return publications_->InfoOf(executable);
+  PW_ASSIGN_OR_RETURN(const ExecutableEntry* entry, executable_table_.Find(executable));
+  return entry->info;
 }
 
-absl::Status SessionImpl::CheckSpec(const ArraySpec& spec) const {
-  if (spec.dims.size() > kMaxRank)
-    return absl::InvalidArgumentError(absl::StrCat("arrays have at most ", kMaxRank, " dimensions"));
-  PW_RETURN_IF_ERROR(buffers::Validate(spec));
-  PW_RETURN_IF_ERROR(devices_.Check(spec.sharding.devices()));
-  if (spec.sharding.memory_kind().empty()) return absl::OkStatus();
-  for (DeviceId device : spec.sharding.devices())
-    PW_RETURN_IF_ERROR(fabric_->devices().MemoryKind(device, spec.sharding.memory_kind()).status());
-  return absl::OkStatus();
+absl::Status SessionImpl::DestructExecutable(Handle executable) {
+  if (programs_.Has(executable)) return programs_.Destruct(executable), absl::OkStatus();
+  if (publications_->Has(executable)) return publications_->Drop(executable), absl::OkStatus();
+  return executables_.Destruct(executable);
 }
 
-void SessionImpl::Share(Handle result, const ArrayEntry& source, SpecPtr spec) {
-  arrays_.Insert(result, {source.record, std::move(spec), source.strings, false, source.effects});
+template <class T>
+bool SessionImpl::RefuseDescription(Handle executable, ResultCallback<T>& done) {
+  if (!programs_.Has(executable)) return false;
+  context_.Answer<T>(std::move(done),
+                     absl::UnimplementedError("a program of many nodes has no description of its own: ask for those of "
+                                              "its nodes' executables"));
+  return true;
 }
 
-void SessionImpl::InsertStrings(Handle result, SpecPtr spec, StringCells cells) {
-  auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, 1, nullptr);
-  for (const auto& cell : cells) {
-    if (cell->data.has_value()) continue;
-    record->Expect(1);
-    cell->waiting.push_back(record);
-  }
-  record->OnDone(absl::OkStatus());
-  arrays_.Insert(result, {std::move(record), std::move(spec), std::make_shared<const StringCells>(std::move(cells)), false});
+void SessionImpl::GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) {
+  if (!RefuseDescription(executable, done)) executables_.GetCostAnalysis(executable, std::move(done));
 }
 
-void SessionImpl::Consume(absl::Span<const Handle> arrays, CopySemantics semantics) {
-  if (semantics == CopySemantics::kDonateInput) arrays_.Delete(arrays).IgnoreError();
+void SessionImpl::GetProgramText(Handle executable, ResultCallback<std::string> done) {
+  if (!RefuseDescription(executable, done)) executables_.GetProgramText(executable, std::move(done));
 }
 
-absl::StatusOr<std::vector<ArrayEntry>> SessionImpl::LiveEntries(absl::Span<const Handle> arrays) {
-  std::vector<ArrayEntry> entries;
-  entries.reserve(arrays.size());
-  for (Handle handle : arrays) {
-    PW_ASSIGN_OR_RETURN(const ArrayEntry* entry, arrays_.Live(handle));
-    entries.push_back(*entry);
-  }
-  return entries;
-}
-
-OpId SessionImpl::NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done) {
-  auto weak = std::make_shared<WeakArrays>(results.begin(), results.end());
-  for (const Record& result : results) result->Expect(1);
-  const OpId op = fabric_->ops().Add(host, std::move(weak), std::move(done));
-  if (fabric_->recorder().on()) Trace(op, "arrays");
-  return op;
-}
-
-void SessionImpl::Trace(OpId op, const std::string& what, gang::GangId gang) {
-  fabric_->recorder().Instant(trace::Kind::kRequest, absl::StrCat("client ", id_.v), what, {.flow = op.v, .gang = gang.v});
+void SessionImpl::GetProgramModule(Handle executable, ResultCallback<std::string> done) {
+  if (!RefuseDescription(executable, done)) executables_.GetProgramModule(executable, std::move(done));
 }
 
 }  // namespace pw::controller

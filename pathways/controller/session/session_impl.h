@@ -1,54 +1,58 @@
-// SessionImpl: the controller's session: one client's arrays, executables and programs, over a Fabric. Its methods by file:
-//   - session_impl.cc: beginning and end, helpers of all families
-//   - arrays/session_host_buffers.cc: bytes that clients send apart from requests; session_arrays_files.cc: saving, loading
-//   - arrays/session_arrays_make.cc: arrays from host memory, errors; session_arrays_alias.cc: new arrays from existing shards
-//   - arrays/session_arrays_move.cc: copy, reshard; session_arrays_read.cc: readiness, fetching, deleting
-//   - session_executables.cc: compile, describe; session_execute.cc: execute and results of runs
-//   - runs/session_programs.cc: programs of many nodes; runs/program_steps.h: those with waiting nodes
-//   - session_seats.cc: hosts that take lost hosts' seats; slices/session_slices.cc, session_remap.cc: slices that end or move
-// Parts: SessionDevices (devices that it may use), SessionFunctions (Python on hosts), SessionPublications (arrays for other
-// sessions), PendingReads (requests that wait for arrays), and others.
+// SessionImpl: the controller's session: everything of one client. It passes each request of the client (Session) and each event of
+// the cluster to the part that owns it. Where several parts have handles of one kind, it decides whose handle one is: an executable's
+// handle may be a program of many nodes, a program of published arrays, or an executable of one node.
+//
+// The parts, by room. A part uses only parts above it, which it gets by its constructor:
+//   - context/: SessionContext (number, hosts, devices, arrays), SessionLanes, PendingReads (requests that wait for arrays), RunResults
+//   - arrays/: HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger, ArrayCopier, ArrayReader,
+//     ArrayFiles
+//   - executables/: ExecutableTable, SessionFunctions (Python on hosts), SessionExecutables
+//   - publications/: SessionPublications (arrays for other sessions)
+//   - runs/: JitCalls (the hot path), SessionPrograms (programs of many nodes)
+//   - moves/: SeatLoader (hosts that take lost hosts' seats), SessionMover (slices that move, clients that are suspended)
+// SessionLanes, which is above ArrayReader, reads arrays by a callback.
 //
 // The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
-// needs or holds `alive_` weakly. Waiting requests end with CANCELLED in the destructor.
+// needs or holds `alive` of the context. Waiting requests end with CANCELLED in the destructor. Strand-confined.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "pathways/buffers/reshard_plan.h"
-#include "pathways/controller/arrays/array_table.h"
-#include "pathways/controller/arrays/host_buffers.h"
-#include "pathways/controller/arrays/staging_admission.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
 #include "pathways/controller/hosts/fabric.h"
-#include "pathways/controller/programs/program_entry.h"
 #include "pathways/controller/session.h"
-#include "pathways/controller/session/executable_entry.h"
-#include "pathways/controller/session/pending_reads.h"
-#include "pathways/controller/session/run_results.h"
-#include "pathways/controller/session/session_devices.h"
-#include "pathways/controller/session/session_lanes.h"
-#include "pathways/dispatch/plan_arrays.h"
-#include "pathways/program/executable.h"
+#include "pathways/controller/session/arrays/array_copier.h"
+#include "pathways/controller/session/arrays/array_files.h"
+#include "pathways/controller/session/arrays/array_maker.h"
+#include "pathways/controller/session/arrays/array_reader.h"
+#include "pathways/controller/session/arrays/array_rearranger.h"
+#include "pathways/controller/session/arrays/host_buffer_store.h"
+#include "pathways/controller/session/context/pending_reads.h"
+#include "pathways/controller/session/context/run_results.h"
+#include "pathways/controller/session/context/session_context.h"
+#include "pathways/controller/session/context/session_lanes.h"
+#include "pathways/controller/session/executables/executable_table.h"
+#include "pathways/controller/session/executables/session_executables.h"
+#include "pathways/controller/session/executables/session_functions.h"
+#include "pathways/controller/session/moves/seat_loader.h"
+#include "pathways/controller/session/moves/session_mover.h"
+#include "pathways/controller/session/runs/jit_calls.h"
+#include "pathways/controller/session/runs/session_programs.h"
 
 namespace pw::controller {
 
-class ProgramSteps;
 class Publications;
-class SessionFunctions;
 class SessionPublications;
-using DeviceMapping = absl::flat_hash_map<DeviceId, DeviceId>;  // virtual device to its new physical device
 
 class SessionImpl final : public Session {
  public:
-  using ArraySpec = buffers::ArraySpec;
-  using Arrays = absl::Span<const Handle>;
-  using SpecPtr = std::shared_ptr<const ArraySpec>;
-  using Record = buffers::LogicalArray::Ref;
+  using Arrays = SessionContext::Arrays;
+  using ArraySpec = SessionContext::ArraySpec;
 
   // `fabric` outlives the session. `on_end` is called in the destructor, last.
   SessionImpl(SessionId id, session::NewSession about, Fabric* fabric, std::shared_ptr<Publications> publications,
@@ -58,77 +62,97 @@ class SessionImpl final : public Session {
   // --- for the cluster ---
   const session::NewSession& about() const { return about_; }
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
-  // -- session_seats.cc: a host took the seat of these devices. Their uses get `until_loaded` until programs are loaded there.
-  void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded);
-  // -- session_slices.cc: the client's virtual devices are `count` ids from `first` on.
-  void SetVirtualDevices(DeviceId first, int count) { devices_.SetVirtual(first, count); }
+  // A host took the seat of these devices. Their uses get `until_loaded` until the session's programs are loaded there.
+  void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded) {
+    seats_.OnSeatTaken(devices, until_loaded);
+  }
+  // The client's virtual devices are `count` ids from `first` on.
+  void SetVirtualDevices(DeviceId first, int count) { context_.devices().SetVirtual(first, count); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
-  // -- session_remap.cc. Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call.
-  // OK: the caller calls Move in the same turn of the strand, else AbandonMove. REQUIRES: !moving().
-  void PrepareMove(const DeviceMapping& to, StatusCallback done);
-  void AbandonMove();
-  // Binds the devices to their new places and copies everything on them there. Returns the arrays in flight.
-  std::vector<Record> Move(const DeviceMapping& to);
-  // Copies all arrays to the memory of their hosts, until Move brings them back. Returns them. REQUIRES: !suspended(), !moving().
-  std::vector<Record> Suspend();
-  void Resume();  // after Move
-  bool moving() const { return preparation_ != nullptr; }
+  // Moves the client's virtual devices, suspends and resumes the client.
+  SessionMover& mover() { return mover_; }
   // Fails all computations with this error from now on, until it is called with OK.
-  void RefuseComputations(absl::Status refusal) { refusal_ = std::move(refusal); }
+  void RefuseComputations(absl::Status refusal) { context_.set_refusal(std::move(refusal)); }
 
-  size_t num_arrays() const { return arrays_.size(); }
-  int64_t array_bytes() const { return arrays_.TotalBytes(); }
-  size_t num_executables() const { return executables_.size(); }
+  size_t num_arrays() const { return context_.arrays().size(); }
+  int64_t array_bytes() const { return context_.arrays().TotalBytes(); }
+  size_t num_executables() const { return executable_table_.size(); }
   size_t num_programs() const { return programs_.size(); }
-  size_t num_program_runs() const { return program_runs_.size(); }
-  int64_t staged_bytes() const;  // of host buffers, in any state
-  const StagingAdmission& staging_admission() const { return room_; }
+  size_t num_program_runs() const { return programs_.num_runs(); }
+  const HostBufferStore& host_buffers() const { return host_buffers_; }
   void OnTick(absl::Time now, bool slept);  // once a tick; `slept`: this process was stopped for a while
 
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
-  void SetHostCalls(std::shared_ptr<HostCallHandler> handler);
+  void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { programs_.SetHostCalls(std::move(handler)); }
 
   // --- Session ---
-  SessionId id() const override { return id_; }
-  Handle NewHandle() override { return arrays_.NewHandle(); }
-  bool suspended() const override { return suspended_; }
-  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { when_resumed_.push_back(std::move(resumed)); }
+  SessionId id() const override { return context_.id(); }
+  Handle NewHandle() override { return context_.arrays().NewHandle(); }
+  bool suspended() const override { return mover_.suspended(); }
+  void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { mover_.WhenResumed(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }
 
-  void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override;
-  void ForgetHostBuffer(Handle handle) override;
-  void FailHostBuffer(Handle handle, absl::Status error) override;
-  absl::Status StoreHostBuffer(Handle handle, Bytes data) override;
-  void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override;
-  absl::Status DeleteHostBuffer(Handle handle) override;
+  void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override {
+    host_buffers_.Announce(handle, bytes, std::move(admitted));
+  }
+  void ForgetHostBuffer(Handle handle) override { host_buffers_.Forget(handle); }
+  void FailHostBuffer(Handle handle, absl::Status error) override { host_buffers_.Fail(handle, std::move(error)); }
+  absl::Status StoreHostBuffer(Handle handle, Bytes data) override { return host_buffers_.Store(handle, std::move(data)); }
+  void LookupHostBuffer(Handle handle, ResultCallback<Bytes> done) override { host_buffers_.Lookup(handle, std::move(done)); }
+  absl::Status DeleteHostBuffer(Handle handle) override { return host_buffers_.Delete(handle); }
 
-  absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override;
-  absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override;
-  absl::Status Assemble(Handle result, const ArraySpec& spec, Arrays singles, CopySemantics semantics) override;
-  absl::Status Disassemble(Arrays results, Handle array, CopySemantics semantics) override;
-  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override;
+  absl::Status MakeArray(Handle result, const ArraySpec& spec, std::vector<HostShard> sources) override {
+    return maker_.Make(result, spec, sources);
+  }
+  absl::Status MakeErrorArray(Handle result, const ArraySpec& spec, absl::Status error) override {
+    return maker_.MakeError(result, spec, std::move(error));
+  }
+  absl::Status Assemble(Handle result, const ArraySpec& spec, Arrays singles, CopySemantics semantics) override {
+    return rearranger_.Assemble(result, spec, singles, semantics);
+  }
+  absl::Status Disassemble(Arrays results, Handle array, CopySemantics semantics) override {
+    return rearranger_.Disassemble(results, array, semantics);
+  }
+  absl::Status FullyReplicatedShard(Handle result, Handle array, CopySemantics semantics) override {
+    return rearranger_.FullyReplicatedShard(result, array, semantics);
+  }
   absl::Status Copy(Arrays results, Arrays arrays, std::optional<std::vector<DeviceId>> devices,
-                    std::optional<std::string> memory_kind, CopySemantics semantics) override;
-  absl::Status Reshard(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
+                    std::optional<std::string> memory_kind, CopySemantics semantics) override {
+    return copier_.Copy(results, arrays, devices, memory_kind, semantics);
+  }
+  absl::Status Reshard(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override {
+    return copier_.Reshard(results, arrays, specs, semantics);
+  }
   absl::Status Remap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const ArraySpec> specs,
-                     CopySemantics semantics) override;
-  absl::Status Bitcast(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override;
-  void WhenReady(Arrays arrays, StatusCallback done) override;
+                     CopySemantics semantics) override {
+    return rearranger_.Remap(results, arrays, plan, specs, semantics);
+  }
+  absl::Status Bitcast(Arrays results, Arrays arrays, absl::Span<const ArraySpec> specs, CopySemantics semantics) override {
+    return rearranger_.Bitcast(results, arrays, specs, semantics);
+  }
+  void WhenReady(Arrays arrays, StatusCallback done) override { reader_.WhenReady(arrays, std::move(done)); }
   void CopyToHostBuffer(Handle array, Handle host_buffer, std::optional<buffers::Dims> byte_strides,
-                        StatusCallback done) override;
-  void SaveArrays(session::SaveRequest request, StatusCallback done) override;
-  void LoadArrays(session::LoadRequest request, StatusCallback done) override;
-  absl::Status Delete(Arrays arrays) override;
-  absl::Status Destruct(Arrays arrays) override;
-  absl::StatusOr<bool> IsDeleted(Handle array) override;
-  absl::StatusOr<ArraySpec> Spec(Handle array) override;
-  void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
-  void AwaitEffects(StatusCallback done) override;
+                        StatusCallback done) override {
+    reader_.CopyToHostBuffer(array, host_buffer, byte_strides, std::move(done));
+  }
+  void SaveArrays(session::SaveRequest request, StatusCallback done) override {
+    files_.Save(std::move(request), std::move(done));
+  }
+  void LoadArrays(session::LoadRequest request, StatusCallback done) override { files_.Load(request, std::move(done)); }
+  absl::Status Delete(Arrays arrays) override { return context_.arrays().Delete(arrays); }
+  absl::Status Destruct(Arrays arrays) override { return context_.arrays().Erase(arrays); }
+  absl::StatusOr<bool> IsDeleted(Handle array) override { return reader_.IsDeleted(array); }
+  absl::StatusOr<ArraySpec> Spec(Handle array) override { return reader_.Spec(array); }
+
+  void Compile(CompileRequest request, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override {
+    executables_.Compile(std::move(request), std::move(done));
+  }
+  void AwaitEffects(StatusCallback done) override { run_results_.AwaitEffects(std::move(done)); }
   void CompileProgram(Bytes program, ResultCallback<std::shared_ptr<const ExecutableInfo>> done) override;
   absl::StatusOr<std::shared_ptr<const ExecutableInfo>> Info(Handle executable) override;
   absl::StatusOr<ExecuteReply> Execute(const ExecuteRequest& request) override;
-  void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override;
+  void FetchExecuteResult(Handle status, ResultCallback<RunResult> done) override { run_results_.Fetch(status, std::move(done)); }
   void GetCostAnalysis(Handle executable, ResultCallback<CostAnalysis> done) override;
   void GetProgramText(Handle executable, ResultCallback<std::string> done) override;
   void GetProgramModule(Handle executable, ResultCallback<std::string> done) override;
@@ -136,168 +160,30 @@ class SessionImpl final : public Session {
   void AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) override;
 
  private:
-  using Run = ExecuteRun;
-  friend class ProgramSteps;
-  friend class SessionFunctions;
-  friend class SessionPublications;
-  struct CheckedExecute;
-
-  // -- session_impl.cc
+  // Answers a request to describe a program of many nodes with an error. Returns false for any other executable.
   template <class T>
-  void Answer(ResultCallback<T> done, absl::StatusOr<T> result) {
-    fabric_->Post([done = std::move(done), result = std::move(result)]() mutable { std::move(done)(std::move(result)); });
-  }
-  void Answer(StatusCallback done, absl::Status status);
-  // Binds `error` to those result handles that can be used, and returns it.
-  absl::Status Fail(Arrays results, absl::Span<const SpecPtr> specs, const absl::Status& error);
-  void InsertError(Handle result, SpecPtr spec, const absl::Status& error);
-  // Returns a new array with one completion outstanding: the caller gives it by OnDone when all commands are planned.
-  Record NewRecord(const SpecPtr& spec);
-  absl::Status CheckSpec(const ArraySpec& spec) const;
-  // Adds another handle for the same record, with `spec`.
-  void Share(Handle result, const ArrayEntry& source, SpecPtr spec);
-  // Adds a string array made of cells of others.
-  void InsertStrings(Handle result, SpecPtr spec, StringCells cells);
-  void Consume(Arrays arrays, CopySemantics semantics);
-  absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(Arrays arrays);
-  // Returns the number of a new command for the host; each of `results` waits for its completion.
-  OpId NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done = nullptr);
-  void Trace(OpId op, const std::string& what, gang::GangId gang = {});
+  bool RefuseDescription(Handle executable, ResultCallback<T>& done);
 
-  // -- session_host_buffers.cc
-  absl::StatusOr<Bytes> TakeStaged(Handle handle);  // NOT_FOUND if it has not arrived
-  absl::Status CheckStore(Handle handle) const;
-  absl::Status Store(Handle handle, Bytes data, bool announced);
-  StagingAdmission::Held HeldBytes() const { return {unasked_bytes_, fabric_->outgoing().bytes(id_)}; }
-  void AdmitStores();  // called when there may be room
-  void DeliverAwaited(AwaitedBuffer awaited, const absl::StatusOr<Bytes>& data);
-  void AbortAwaited(const AwaitedBuffer& awaited, const absl::Status& error);
-  void OnFetched(Handle host_buffer, absl::StatusOr<Bytes> result);
-  void AnswerFilling(FillingBuffer filling, const absl::StatusOr<Bytes>& result);
-
-  // -- session_arrays_make.cc
-  absl::Status CheckSources(const ArraySpec& spec, const std::vector<HostShard>& sources, std::vector<int64_t>* bytes) const;
-  void PutSource(const Record& record, const HostShard& source, int64_t bytes);
-  absl::Status MakeStringArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
-  void DiscardSources(const std::vector<HostShard>& sources);
-  absl::Status TryMakeArray(Handle result, const SpecPtr& spec, const std::vector<HostShard>& sources);
-
-  // -- session_arrays_alias.cc
-  absl::Status TryAssemble(Handle result, const SpecPtr& spec, Arrays singles);
-  absl::Status TryDisassemble(Arrays results, Handle array);
-  absl::Status TryRemap(Arrays results, Arrays arrays, const buffers::RemapPlan& plan, absl::Span<const SpecPtr> specs);
-  absl::Status TryBitcast(Arrays results, Arrays arrays, absl::Span<const SpecPtr> specs);
-  // Returns an array of these shards, in order, which may be another session's. InsertAliases adds it.
-  ArrayEntry Alias(const SpecPtr& spec, absl::Span<const ShardPick> picks);
-  void InsertAliases(Handle result, const SpecPtr& spec, absl::Span<const ShardPick> picks);
-
-  // -- session_arrays_move.cc
-  absl::StatusOr<SpecPtr> CopySpec(const ArrayEntry& source, const std::optional<std::vector<DeviceId>>& devices,
-                                   const std::optional<std::string>& memory_kind) const;
-  bool SamePlacement(const buffers::Sharding& a, const buffers::Sharding& b) const;
-  void Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan);
-  absl::StatusOr<StringCells> ReshardCells(const ArrayEntry& source, const ArraySpec& spec) const;
-  absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
-
-  // -- session_arrays_files.cc, session_arrays_read.cc
-  absl::StatusOr<const ArrayEntry*> CheckSave(Handle array);
-  absl::StatusOr<Record> TryLoad(const std::string& location, const session::LoadRequest::Array& array, const SpecPtr& spec);
-  void FetchStrings(Handle host_buffer, const ArrayEntry& entry);
-  absl::StatusOr<const ArrayEntry*> CheckFetch(Handle array, const std::optional<buffers::Dims>& byte_strides, int64_t* bytes);
-  void FetchByLane(Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done);
-
-  // -- session_executables.cc
-  absl::StatusOr<program::Executable> CheckCompile(CompileRequest& request) const;
-  struct PendingCompile;  // a compilation on several hosts
-  void NameHosts(const program::Executable& record, ::pathways::v1::Compile& compile) const;
-  void OnCompiled(PendingCompile& compile);
-  absl::StatusOr<ExecutableEntry*> FindExecutable(Handle handle);
-  void Describe(Handle executable, ::pathways::v1::Describe::What what, ResultCallback<::pathways::v1::Described> done);
-
-  // -- session_seats.cc
-  struct Reloading;
-  absl::Status NotLoaded(const ExecutableEntry& entry) const;  // of a call whose hosts do not have the executable
-  std::vector<Handle> MissingOn(const absl::flat_hash_set<DeviceId>& seats) const;
-  void LoadOnSeats();
-  void StopLoading(const absl::flat_hash_set<DeviceId>& lost);
-  void OpenSeats();
-
-  // -- session_execute.cc
-  absl::StatusOr<CheckedExecute> CheckExecute(const ExecuteRequest& request);
-  absl::Status CheckArgs(ExecutableEntry& executable, CheckedExecute& call);
-  void Launch(const ExecuteRequest& request, CheckedExecute& call, std::shared_ptr<Run> run);
-  void ConsumeDonated(const ExecuteRequest& request, const program::Executable& executable, bool launched);
-
-  // -- session_remap.cc
-  struct Preparation;
-  void CompileForTarget();
-  void EndPreparation(const absl::Status& error);                                // runs `done`
-  std::shared_ptr<void> SwapExecutables(const std::map<Handle, Handle>& twins);  // `twins`: by the executable that they replace
-  absl::Status RelowerProgram(Handle handle, const std::shared_ptr<void>& old_executables);
-  Record MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec);
-  struct MovingArray;
-  std::vector<MovingArray> ArraysOn(const DeviceMapping& devices) const;
-  ArraySpec InHostMemory(const ArraySpec& spec) const;
-  std::vector<Record> MoveAll(const std::vector<MovingArray>& leaving);
-
-  // -- session_programs.cc
-  struct ProgramCompile;
-  absl::Status CheckProgram(const program::Program& program, std::vector<DeviceId>* devices) const;
-  void FinishCompile(const std::weak_ptr<bool>& alive, ProgramCompile& compile);
-  absl::StatusOr<std::shared_ptr<const ExecutableInfo>> AddProgram(ProgramCompile& compile);
-  using EntryRef = std::shared_ptr<ProgramEntry>;
-  using Executables = std::vector<program::ExecutablePtr>;
-  absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
-  absl::StatusOr<EntryRef> MakeStepless(program::Program program, Executables executables);
-  absl::Status LowerProgram(ProgramEntry& entry, program::Program program, std::vector<program::ExecutablePtr> executables);
-  absl::Status LoadProgram(ProgramEntry& entry);
-  absl::Status DestructProgram(Handle handle);
-  void UnloadProgram(const ProgramEntry& entry);
-  void DropExecutables(const std::vector<Handle>& executables);
-  void DropRecord(const program::Executable& record);
-  absl::Status CheckProgramArgs(ProgramEntry& entry, Arrays handles, std::vector<ArrayEntry>* args);
-  Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
-  absl::StatusOr<ExecuteReply> RunProgram(const std::shared_ptr<ProgramEntry>& entry, const ExecuteRequest& request,
-                                          std::shared_ptr<Run> run);
-  void StartProgram(const std::shared_ptr<ProgramEntry>& entry, const std::vector<ArrayEntry>& args, Arrays results,
-                    const std::shared_ptr<Run>& run);
-  void SendRuns(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
-                const std::vector<Record>& results, const std::shared_ptr<Run>& run);
-  using Tickets = std::vector<Gangs::Ticket>;  // one for each stage of a run
-  Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
-  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::ProgramRun* message);
-  void PoisonProgramResults(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
-
-  const SessionId id_;
   const session::NewSession about_;
-  Fabric* const fabric_;
   absl::AnyInvocable<void() &&> on_end_;
-  std::shared_ptr<Preparation> preparation_;  // while a move is prepared
-  std::shared_ptr<Reloading> reloading_;      // while programs are loaded on hosts that took seats
-  bool suspended_ = false;
-  absl::Status refusal_;  // of computations
-  std::vector<absl::AnyInvocable<void() &&>> when_resumed_;
-  absl::flat_hash_map<const buffers::LogicalArray*, SpecPtr> saved_;  // while suspended: the arrays' specs on devices
-  SessionDevices devices_;
-  const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
-
-  ArrayTable arrays_;
+  SessionContext context_;
   SessionLanes lanes_;
-  absl::flat_hash_map<Handle, StagedBuffer> staged_;
-  int64_t unasked_bytes_ = 0, fetched_bytes_ = 0;  // the bytes of `staged_`: from the client, from hosts
-  StagingAdmission room_;
-  std::optional<absl::Time> stalled_since_;
-  absl::flat_hash_map<Handle, AwaitedBuffer> awaited_;
-  absl::flat_hash_map<Handle, FillingBuffer> filling_;
   PendingReads reads_;
-  absl::flat_hash_map<Handle, ExecutableEntry> executables_;
-  absl::flat_hash_map<Handle, std::shared_ptr<ProgramEntry>> programs_;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<ProgramRun>> program_runs_;  // by the base of their names
-  const std::unique_ptr<ProgramSteps> steps_;
-  const std::unique_ptr<SessionFunctions> functions_;
+  HostBufferStore host_buffers_;
+  ArrayMaker maker_;
+  ArrayRearranger rearranger_;
+  ArrayCopier copier_;
+  ArrayReader reader_;
+  ArrayFiles files_;
+  ExecutableTable executable_table_;
+  SessionFunctions functions_;
+  SessionExecutables executables_;
   std::unique_ptr<SessionPublications> publications_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   RunResults run_results_;
+  JitCalls jit_calls_;
+  SessionPrograms programs_;
+  SeatLoader seats_;
+  SessionMover mover_;
 };
 
 }  // namespace pw::controller

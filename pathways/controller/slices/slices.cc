@@ -12,7 +12,7 @@ namespace {
 
 using resource::Slice;
 
-// Device ids reserved for each pool; few enough that the pools of all open sessions fit. Half of them are scratch ids (session_remap.cc).
+// Device ids reserved for each pool; few enough that the pools of all open sessions fit. Half of them are scratch ids (SessionMover).
 constexpr int kPoolIds = 1 << 16;
 constexpr size_t kLargestPool = kPoolIds / 2;
 constexpr int kSmallestPool = 64;

@@ -30,6 +30,7 @@
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/session/moves/session_mover.h"
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/controller/status_report.h"
 #include "pathways/resource/slice_table.h"

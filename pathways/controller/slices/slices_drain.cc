@@ -63,7 +63,7 @@ void Slices::MoveSlices(SessionId session, std::vector<SliceId> slices, const st
   SessionImpl* const of = find_session_(session);
   DeviceMapping to;
   for (SliceId id : slices) {
-    if (of->moving()) {
+    if (of->mover().moving()) {
       drainage->report.stuck.push_back({id, "its client is being moved already: drain the host again in a moment"});
       Learn(table_.AbortMove(id));
       continue;
@@ -72,7 +72,7 @@ void Slices::MoveSlices(SessionId session, std::vector<SliceId> slices, const st
     for (size_t i = 0; i < slice.devices.size(); ++i) to[bound_.at(id)[i]] = slice.next[i];
   }
   if (to.empty()) return drainage->Leave();
-  of->PrepareMove(
+  of->mover().Prepare(
       to, [this, alive = std::weak_ptr<bool>(alive_), session, slices = std::move(slices), to, drainage](absl::Status status) {
         if (!alive.expired()) FinishMove(session, slices, to, std::move(status), drainage);
       });
@@ -88,14 +88,14 @@ void Slices::FinishMove(SessionId session, const std::vector<SliceId>& slices, c
       status.Update(absl::AbortedError("the slice changed while it was moved: drain the host again"));
   }
   if (!status.ok()) {
-    of->AbandonMove();
+    of->mover().Abandon();
     for (SliceId id : slices) {
       drainage->report.stuck.push_back({id, std::string(status.message())});
       Learn(table_.AbortMove(id));
     }
     return drainage->Leave();
   }
-  const auto arrays = of->Move(to);
+  const auto arrays = of->mover().Move(to);
   Pool& pool = PoolOf(session);
   for (const auto& [device, physical] : to) SpareOf(pool, device).physical = physical;
   for (SliceId id : slices) {

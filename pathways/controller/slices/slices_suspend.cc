@@ -28,11 +28,11 @@ absl::StatusOr<SessionImpl*> Slices::FindSession(SessionId session) const {
 void Slices::Suspend(SessionId session, ResultCallback<SuspendReport> done) {
   const absl::StatusOr<SessionImpl*> of = FindSession(session);
   if (!of.ok()) return std::move(done)(of.status());
-  if ((*of)->suspended() || (*of)->moving()) {
+  if ((*of)->suspended() || (*of)->mover().moving()) {
     return std::move(done)(absl::FailedPreconditionError(absl::StrCat(
         "client ", session.v, (*of)->suspended() ? " is suspended already" : " is being moved: try again in a moment")));
   }
-  const auto saved = (*of)->Suspend();
+  const auto saved = (*of)->mover().Suspend();
   for (const Slice* slice : table_.OfOwner(session)) {
     if (!slice->broken) Learn(table_.Park(slice->id));
   }
@@ -42,7 +42,7 @@ void Slices::Suspend(SessionId session, ResultCallback<SuspendReport> done) {
 void Slices::Resume(SessionId session, ResultCallback<SuspendReport> done) {
   const absl::StatusOr<SessionImpl*> of = FindSession(session);
   if (!of.ok()) return std::move(done)(of.status());
-  if (!(*of)->suspended() || (*of)->moving()) {
+  if (!(*of)->suspended() || (*of)->mover().moving()) {
     return std::move(done)(absl::FailedPreconditionError(
         absl::StrCat("client ", session.v, (*of)->suspended() ? " is being resumed already" : " is not suspended")));
   }
@@ -61,7 +61,7 @@ void Slices::Resume(SessionId session, ResultCallback<SuspendReport> done) {
     for (size_t i = 0; i < slice->next.size(); ++i) to[bound_.at(slice->id)[i]] = slice->next[i];
   }
   if (!status.ok()) return FinishResume(session, to, status, std::move(done));
-  (*of)->PrepareMove(
+  (*of)->mover().Prepare(
       to, [this, alive = std::weak_ptr<bool>(alive_), session, to, done = std::move(done)](absl::Status prepared) mutable {
         if (!alive.expired()) FinishResume(session, to, std::move(prepared), std::move(done));
       });
@@ -77,15 +77,15 @@ void Slices::FinishResume(SessionId session, const DeviceMapping& to, absl::Stat
     if (slice->next.empty()) status.Update(absl::AbortedError("a host was lost meanwhile: try again"));
   }
   if (!status.ok()) {
-    of->AbandonMove();
+    of->mover().Abandon();
     for (SliceId slice : slices) Learn(table_.AbortMove(slice));
     return std::move(done)(status);
   }
-  const auto arrays = of->Move(to);
+  const auto arrays = of->mover().Move(to);
   Pool& pool = PoolOf(session);
   for (const auto& [device, physical] : to) SpareOf(pool, device).physical = physical;
   for (SliceId slice : slices) Learn(table_.EndMove(slice));
-  of->Resume();
+  of->mover().Resume();
   WhenThere(arrays, std::move(done));
 }
 

@@ -2,28 +2,60 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/controller/hosts/bulk_sender.h"
-#include "pathways/controller/session/runs/program_steps_run.h"
-#include "pathways/session/wire.h"
+#include "pathways/controller/session/runs/sequential_run.h"
 
 namespace pw::controller {
 
-using ::pathways::v1::Command;
 using program::Node;
 using program::NodeKind;
 using program::Step;
+
+// State of a run whose steps are taken one after another.
+struct ProgramSteps::Turns {
+  std::shared_ptr<const Gangs::Barrier> place;  // of the whole run, in the order of the session's work
+  std::function<void(const StepsRun&)> done;    // called when its results exist or have failed
+  std::vector<int> last_taken;                  // for each value the last step that takes it
+  size_t next = 0;                              // the next step to begin
+  size_t under_way = 0;                         // steps in flight
+  bool advancing = false, again = false;
+};
+
+// State of a run in flight. The callbacks that it waits for hold it.
+struct ProgramSteps::StepsRun {
+  std::shared_ptr<const ProgramEntry> entry;
+  std::vector<Record> values;
+  std::vector<Record> results;
+  std::shared_ptr<ExecuteRun> run;  // may be null
+  std::unique_ptr<Turns> turns;     // null: all steps have begun at once
+};
+
+struct ProgramSteps::HostCallRun {
+  StepsRef steps;
+  int node = 0;
+  HostCall call;
+  size_t left = 0;  // operands that have not arrived
+  absl::Status error;
+  std::vector<Handle> operands;  // that the client fetches
+  std::vector<Expected> outputs;
+};
+
+struct ProgramSteps::SelectRun {
+  StepsRef steps;
+  int node = 0;
+  std::vector<Record> inputs;
+  std::vector<Expected> outputs;
+};
 
 void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
                          const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
   const program::Cut& cut = entry->steps->cut;
   auto steps = std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(cut.specs.size()), results, run, nullptr});
-  if (fabric().sequential_dispatch()) return StartInTurn(std::move(steps), args);
+  if (fabric_->sequential_dispatch()) return StartInTurn(std::move(steps), args);
   TakeArgs(*steps, args, false);
   for (const Step& step : cut.steps) StartStep(steps, step);
   steps->values.clear();  // waiting nodes hold the arrays that they need
@@ -36,8 +68,8 @@ void ProgramSteps::TakeOver(const ProgramEntry& entry, std::vector<Record>& args
     const Node& node = entry.program().nodes[entry.arguments[i].node];
     if (!node.donated || node.apart) continue;
     args[i]->Donate();
-    args[i] = std::make_shared<buffers::LogicalArray>(args[i]->id(), session_->id(), args[i]->shared_spec(), 0,
-                                                      GroupOf(entry, node.first_output));
+    args[i] = std::make_shared<buffers::LogicalArray>(args[i]->id(), context_->id(), args[i]->shared_spec(), 0,
+                                                      arrays_.GroupOf(entry, node.first_output));
   }
 }
 
@@ -58,7 +90,7 @@ void ProgramSteps::TakeArgs(StepsRun& steps, const std::vector<Record>& args, bo
     const absl::Span<const Record> given = absl::MakeSpan(args).subspan(next, count);
     next += count;
     const bool anew = node.apart || (all_named_anew && !node.donated);
-    steps.values[node.first_output] = anew ? AliasOf(entry, node.first_output, given) : given[0];
+    steps.values[node.first_output] = anew ? arrays_.AliasOf(entry, node.first_output, given) : given[0];
   }
 }
 
@@ -68,12 +100,12 @@ void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
   std::vector<Record> args, results;
   for (int value : step.inputs) args.push_back(run.values[value]);
   for (int value : step.outputs) {
-    results.push_back(ResultOf(*part, results.size()));
+    results.push_back(arrays_.NewResult(*part, results.size()));
     run.values[value] = results.back();
   }
   for (int result : step.results) results.push_back(run.results[result]);
   if (run.turns == nullptr)
-    session_->SendRuns(part, args, results, run.run);
+    graphs_->SendRun(part, args, results, run.run);
   else
     SendPartInTurn(steps, part, args, std::move(results));
   for (size_t i = 0; i < args.size(); ++i) {
@@ -93,23 +125,24 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
   }
   call->call.data.resize(step.inputs.size());
   for (int value : step.outputs) {
-    call->outputs.push_back(Expect(entry, value, NewRecord(entry, value)));
+    call->outputs.push_back(arrays_.Expect(entry, value, arrays_.New(entry, value)));
     run->values[value] = call->outputs.back().record;
   }
   if (run->run != nullptr) run->run->BeginNode();
-  if (const auto client = session_->lanes_.client()) return CallByLane(*client, call, step);
+  if (const auto client = lanes_->client()) return CallByLane(*client, call, step);
   call->left = step.inputs.size() + 1;  // plus one for this function
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const Record& operand = run->values[step.inputs[i]];
-    FetchValue(entry, step.inputs[i], operand, [this, alive = alive(), call, operand, i](absl::StatusOr<Bytes> bytes) {
-      if (alive.expired()) return;
-      call->error.Update(bytes.status());
-      if (bytes.ok()) call->call.data[i] = *std::move(bytes);
-      if (--call->left == 0) CallHost(call);
-    });
+    arrays_.FetchValue(entry, step.inputs[i], operand,
+                       [this, alive = context_->alive(), call, operand, i](absl::StatusOr<Bytes> bytes) {
+                         if (alive.expired()) return;
+                         call->error.Update(bytes.status());
+                         if (bytes.ok()) call->call.data[i] = *std::move(bytes);
+                         if (--call->left == 0) CallHost(call);
+                       });
   }
   if (--call->left > 0) return;
-  fabric().Post([this, alive = alive(), call] {
+  fabric_->Post([this, alive = context_->alive(), call] {
     if (!alive.expired()) CallHost(call);
   });
 }
@@ -122,28 +155,29 @@ void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_p
   message.callback = call->call.callback;
   std::vector<Record> operands;
   for (int value : step.inputs) {
-    const Record operand = run.turns == nullptr ? AliasOf(*run.entry, value, {run.values[value]}) : run.values[value];
+    const Record operand = run.turns == nullptr ? arrays_.AliasOf(*run.entry, value, {run.values[value]}) : run.values[value];
     operands.push_back(operand);
-    call->operands.push_back(session_->NewHandle());
-    session_->arrays_.Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
+    call->operands.push_back(context_->arrays().NewHandle());
+    context_->arrays().Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
     message.operands.push_back({call->operands.back(), operand->spec().dtype, operand->spec().dims});
   }
-  session_->reads_.Hold(std::move(operands), [this, alive = alive(), call](const absl::Status& status) {
+  reads_->Hold(std::move(operands), [this, alive = context_->alive(), call](const absl::Status& status) {
     if (alive.expired() || !status.ok()) return;
-    for (const Expected& expected : call->outputs) Announce(expected);
+    for (const Expected& expected : call->outputs) arrays_.Announce(expected);
   });
-  client.OnNodeCall(std::move(message), [this, alive = alive(), call](absl::StatusOr<std::vector<session::LaneResult>> results) {
-    if (!alive.expired()) EndCallByLane(*call, results);
-  });
+  client.OnNodeCall(std::move(message),
+                    [this, alive = context_->alive(), call](absl::StatusOr<std::vector<session::LaneResult>> results) {
+                      if (!alive.expired()) EndCallByLane(*call, results);
+                    });
 }
 
 void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results) {
-  session_->arrays_.Erase(call.operands).IgnoreError();
+  context_->arrays().Erase(call.operands).IgnoreError();
   const absl::Status status = FulfilResults(
       call, results, [](const session::LaneResult& result) { return result.bytes; },
-      [this](const Expected& expected, const session::LaneResult& result) { return PutFromLane(expected, result); });
+      [this](const Expected& expected, const session::LaneResult& result) { return arrays_.PutFromLane(expected, result); });
   for (size_t i = 0; !status.ok() && results.ok() && i < results->size(); ++i) {
-    LaneBuffer((*results)[i].buffer);  // dropped at once: no host will ask for it
+    arrays_.LaneBuffer((*results)[i].buffer);  // dropped at once: no host will ask for it
   }
   EndWaiting(call.steps, status);
 }
@@ -151,9 +185,9 @@ void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<s
 void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
   if (!call->error.ok()) return EndHostCall(*call, call->error);
   if (host_calls_ == nullptr) return EndHostCall(*call, session::NoHostCallHandler());
-  for (const Expected& expected : call->outputs) Announce(expected);
+  for (const Expected& expected : call->outputs) arrays_.Announce(expected);
   const std::shared_ptr<HostCallHandler> keep = host_calls_;
-  keep->OnHostCall(std::move(call->call), [this, alive = alive(), call](absl::StatusOr<std::vector<Bytes>> results) {
+  keep->OnHostCall(std::move(call->call), [this, alive = context_->alive(), call](absl::StatusOr<std::vector<Bytes>> results) {
     if (!alive.expired()) EndHostCall(*call, results);
   });
 }
@@ -170,9 +204,9 @@ absl::Status ProgramSteps::FulfilResults(const HostCallRun& call, const absl::St
   status = call.steps->entry->program().At(call.node, status);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (status.ok())
-      Fulfil(call.outputs[i], put(call.outputs[i], (*results)[i]));
+      arrays_.Fulfil(call.outputs[i], put(call.outputs[i], (*results)[i]));
     else
-      Fulfil(call.outputs[i], status);
+      arrays_.Fulfil(call.outputs[i], status);
   }
   return status;
 }
@@ -194,7 +228,7 @@ absl::Status ProgramSteps::CheckResults(const HostCallRun& call, absl::Span<cons
 void ProgramSteps::EndHostCall(const HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results) {
   const absl::Status status = FulfilResults(
       call, results, [](const Bytes& result) { return result.size(); },
-      [this](const Expected& expected, const Bytes& result) { return PutBytes(expected, result); });
+      [this](const Expected& expected, const Bytes& result) { return arrays_.PutBytes(expected, result); });
   EndWaiting(call.steps, status);
 }
 
@@ -209,15 +243,15 @@ void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
     // An argument that the client has a handle for may be overwritten by another computation before the branch is sent. So the
     // branch reads it under a name of our own.
     const bool named = run->turns == nullptr && program.nodes[program.producer_of[value]].kind == NodeKind::kArg;
-    select->inputs.push_back(named ? AliasOf(entry, value, {run->values[value]}) : run->values[value]);
+    select->inputs.push_back(named ? arrays_.AliasOf(entry, value, {run->values[value]}) : run->values[value]);
   }
   for (int value : step.outputs) {
-    select->outputs.push_back(Expect(entry, value, NewRecord(entry, value)));
+    select->outputs.push_back(arrays_.Expect(entry, value, arrays_.New(entry, value)));
     run->values[value] = select->outputs.back().record;
   }
   if (run->run != nullptr) run->run->BeginNode();
   const Record& index = run->values[step.inputs[0]];
-  FetchValue(entry, step.inputs[0], index, [this, alive = alive(), select, index](absl::StatusOr<Bytes> bytes) {
+  arrays_.FetchValue(entry, step.inputs[0], index, [this, alive = context_->alive(), select, index](absl::StatusOr<Bytes> bytes) {
     if (!alive.expired()) EndSelect(select, bytes);
   });
 }
@@ -239,13 +273,13 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
   status = entry.program().At(select.node, status);
   if (status.ok() && select.steps->turns != nullptr) return StartBranchInTurn(branch, run);
   std::vector<Record> results;
-  for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(ResultOf(*branch, i));
+  for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(arrays_.NewResult(*branch, i));
   if (status.ok()) Start(branch, select.inputs, results, select.steps->run);
   for (size_t i = 0; i < select.outputs.size(); ++i) {
     if (status.ok())
-      Fulfil(select.outputs[i], results[i]);
+      arrays_.Fulfil(select.outputs[i], results[i]);
     else
-      Fulfil(select.outputs[i], status);
+      arrays_.Fulfil(select.outputs[i], status);
   }
   EndWaiting(select.steps, status);
 }
@@ -262,210 +296,121 @@ void ProgramSteps::EndWaiting(const StepsRef& steps, const absl::Status& status)
 void ProgramSteps::EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status) {
   if (run == nullptr) return;
   run->status.Update(status);
-  if (--run->missing == 0) run->AnswerWaiter(fabric());
+  if (--run->missing == 0) run->AnswerWaiter(*fabric_);
 }
 
 // Returns OK if the branch's devices are present: those of its slices, and the hosts that had them when the entry was made.
 absl::Status ProgramSteps::CheckHosts(const ProgramEntry& entry) const {
-  PW_RETURN_IF_ERROR(session_->devices_.Check(entry.devices));
-  const auto check = [&](HostId host) { return fabric().outbox().HasHost(host) ? absl::OkStatus() : fabric().losses().Of(host); };
+  PW_RETURN_IF_ERROR(context_->devices().Check(entry.devices));
+  const auto check = [&](HostId host) { return fabric_->outbox().HasHost(host) ? absl::OkStatus() : fabric_->losses().Of(host); };
   for (HostId host : entry.steps->hosts) PW_RETURN_IF_ERROR(check(host));
-  for (const EntryRef& part : entry.steps->parts) {
+  for (const std::shared_ptr<ProgramEntry>& part : entry.steps->parts) {
     for (const dispatch::LoweredHost& there : part->lowered.hosts) PW_RETURN_IF_ERROR(check(there.host));
   }
   return absl::OkStatus();
 }
 
-//---- arrays of steps
+//---- Sequential dispatch: one step after another. The next step follows a part when all of the part is enqueued, and a waiting node
+// when its outputs exist.
 
-// REQUIRES: a host of the array is lost. Returns the error.
-absl::Status ProgramSteps::WhyGone(const Record& array) const {
-  absl::Status why = array->status();
-  why.Update(session_->devices_.Check(array->spec().sharding.devices()));
-  return why.ok() ? absl::UnavailableError("a host was lost") : why;
+// The run takes its place in the session's order at the call, even if its first step can only be taken later (WN-5). Gangs that
+// are submitted in between may wait for its results.
+void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
+  const ProgramEntry& entry = *steps->entry;
+  steps->turns = std::make_unique<Turns>();
+  steps->turns->place = std::make_shared<const Gangs::Barrier>(fabric_->gangs().PlaceOf(context_->id()));
+  std::vector<Expected> expected;
+  for (size_t r = 0; r < steps->results.size(); ++r) {
+    const int value = entry.program().nodes[entry.program().results[r]].inputs[0];
+    expected.push_back(arrays_.Expect(entry, value, std::exchange(steps->results[r], arrays_.NewResult(entry, r))));
+  }
+  if (steps->run != nullptr) ++steps->run->missing;
+  steps->turns->done = [this, expected = std::move(expected)](const StepsRun& ended) {
+    for (size_t r = 0; r < expected.size(); ++r) arrays_.FulfilWith(expected[r], ended.results[r]);
+    EndRun(ended.run, absl::OkStatus());
+  };
+  dispatch::ArrayOrder::Names names;
+  for (size_t i = 0; i < args.size(); ++i) (entry.arguments[i].donated ? names.changes : names.reads).push_back(args[i]->id());
+  auto take = [this, alive = context_->alive(), steps = std::move(steps),
+               args = std::move(args)](dispatch::ArrayOrder::Ticket ticket) mutable {
+    if (alive.expired()) return;
+    TakeArgs(*steps, std::exchange(args, {}), true);
+    fabric_->outbox().order().End(ticket);
+    TakeSteps(std::move(steps));
+  };
+  fabric_->outbox().order().Begin(context_->id(), names, std::move(take));
 }
 
-HostGroup* ProgramSteps::GroupOf(const ProgramEntry& entry, int value) const {
-  std::vector<HostId> hosts;
-  for (const ProgramEntry::Place& place : *entry.steps->places[value]) hosts.push_back(place.host);
-  SortAndMerge(hosts);
-  return fabric().groups().Of(std::move(hosts));
+void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch,
+                                     const std::shared_ptr<SelectRun>& select) {
+  auto steps = std::make_shared<StepsRun>(
+      StepsRun{branch, std::vector<Record>(branch->steps->cut.specs.size()), {}, select->steps->run, std::make_unique<Turns>()});
+  steps->turns->place = select->steps->turns->place;
+  for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(arrays_.NewResult(*branch, r));
+  steps->turns->done = [this, select](const StepsRun& ended) {
+    for (size_t r = 0; r < select->outputs.size(); ++r) arrays_.FulfilWith(select->outputs[r], ended.results[r]);
+    EndWaiting(select->steps, absl::OkStatus());
+  };
+  TakeArgs(*steps, std::exchange(select->inputs, {}), false);
+  TakeSteps(std::move(steps));
 }
 
-ProgramSteps::Record ProgramSteps::NewRecord(const ProgramEntry& entry, int value) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.steps->cut.specs[value], 1,
-                                                 GroupOf(entry, value));
+// REQUIRES: the run has its arguments.
+void ProgramSteps::TakeSteps(StepsRef steps) {
+  std::vector<int>& last_taken = steps->turns->last_taken;
+  last_taken.assign(steps->values.size(), -1);
+  const std::vector<Step>& all = steps->entry->steps->cut.steps;
+  for (size_t s = 0; s < all.size(); ++s) {
+    for (int value : all[s].inputs) last_taken[value] = static_cast<int>(s);
+  }
+  for (size_t v = 0; v < last_taken.size(); ++v) {
+    if (last_taken[v] < 0) steps->values[v] = nullptr;
+  }
+  Advance(std::move(steps));
 }
 
-ProgramSteps::Record ProgramSteps::ResultOf(const ProgramEntry& entry, size_t result) {
-  const std::vector<HostId>& hosts = entry.lowered.result_hosts[result];
-  const int completions = fabric().sequential_dispatch() ? 1 : static_cast<int>(hosts.size());
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), entry.result_spec(result),
-                                                 completions, fabric().groups().Of(hosts));
-}
-
-// Returns one array with the shards of `sources`, in order.
-ProgramSteps::Record ProgramSteps::AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources) {
-  const std::vector<ProgramEntry::Place>& places = *entry.steps->places[value];
-  Record record = NewRecord(entry, value);
-  std::map<HostId, Command> commands;
-  int shard = 0;
-  for (const Record& source : sources) {
-    for (int s = 0; s < source->spec().sharding.num_shards(); ++s, ++shard) {
-      auto& item = *commands[places[shard].host].mutable_alias()->add_items();
-      item.set_array(record->id().v);
-      item.set_shard(shard);
-      item.set_source_array(source->id().v);
-      item.set_source_shard(s);
+// Begins the next step; may be called again while that begins. Each value is held until the last step that takes it has begun.
+void ProgramSteps::Advance(StepsRef steps) {
+  Turns& turns = *steps->turns;
+  turns.again = true;
+  if (std::exchange(turns.advancing, true)) return;
+  const std::vector<Step>& all = steps->entry->steps->cut.steps;
+  while (std::exchange(turns.again, false)) {
+    if (turns.next == all.size()) break;
+    const int at = static_cast<int>(turns.next);
+    const Step& step = all[turns.next++];
+    ++turns.under_way;
+    StartStep(steps, step);
+    for (const std::vector<int>* values : {&step.inputs, &step.outputs}) {
+      for (int value : *values) {
+        if (turns.last_taken[value] <= at) steps->values[value] = nullptr;
+      }
     }
-    fabric().gangs().Derive(session_->id(), record->id(), {source->id()});
   }
-  for (auto& [host, command] : commands) {
-    if (!fabric().outbox().HasHost(host)) {
-      record->Poison(WhyGone(record));
-      continue;
-    }
-    command.mutable_alias()->set_op(session_->NameOp(host, {record}).v);
-    command.mutable_alias()->set_session(session_->id().v);
-    Send(host, std::move(command));
-  }
-  record->OnDone(absl::OkStatus());
-  return record;
+  turns.advancing = false;
+  if (turns.next < all.size() || turns.under_way > 0) return;
+  std::exchange(turns.done, nullptr)(*steps);
+  steps->results.clear();
 }
 
-ProgramSteps::Expected ProgramSteps::Expect(const ProgramEntry& entry, int value, Record record) {
-  Expected expected{std::move(record), {}};
-  int shard = 0;
-  for (const ProgramEntry::Place& place : *entry.steps->places[value]) {
-    auto& expect = *expected.commands[place.host].mutable_expect();
-    expect.set_session(session_->id().v);
-    expect.set_array(expected.record->id().v);
-    auto& placement = *expect.add_placements();
-    placement.set_shard(shard++);
-    placement.set_local_device(place.local_device);
-    placement.set_memory_kind(expected.record->spec().sharding.memory_kind());
-  }
-  for (const auto& [host, command] : expected.commands) Send(host, command);
-  fabric().gangs().Await(expected.record);
-  return expected;
+// Ends a step that has begun.
+void ProgramSteps::EndStep(const StepsRef& steps) {
+  if (--steps->turns->under_way == 0 && steps->turns->next == steps->entry->steps->cut.steps.size()) Advance(steps);
 }
 
-// Tells the hosts that the computation that makes the array has begun.
-void ProgramSteps::Announce(const Expected& expected) {
-  for (const auto& [host, expect] : expected.commands) {
-    Command command;
-    command.mutable_expect()->set_array(expected.record->id().v);
-    command.mutable_expect()->set_under_way(true);
-    Send(host, std::move(command));
-  }
-}
-
-void ProgramSteps::Fulfil(const Expected& expected, const absl::StatusOr<Record>& source) {
-  for (const auto& [host, expect] : expected.commands) {
-    if (!fabric().outbox().HasHost(host)) {
-      expected.record->Poison(WhyGone(expected.record));
-      continue;
-    }
-    Command command;
-    auto& fulfil = *command.mutable_fulfil();
-    fulfil.set_op(session_->NameOp(host, {expected.record}).v);
-    fulfil.set_session(session_->id().v);
-    fulfil.set_array(expected.record->id().v);
-    if (source.ok())
-      fulfil.set_source((*source)->id().v);
-    else
-      session::ToProto(source.status(), fulfil.mutable_status());
-    Send(host, std::move(command));
-  }
-  if (source.ok()) (*source)->Donate();
-  expected.record->OnDone(absl::OkStatus());
-}
-
-void ProgramSteps::FulfilWith(const Expected& expected, const Record& source) {
-  if (source->status().ok())
-    Fulfil(expected, source);
-  else
-    Fulfil(expected, source->status());
-}
-
-ProgramSteps::Record ProgramSteps::NewResult(const Expected& expected) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric().NextId()), session_->id(), expected.record->shared_spec(), 1,
-                                                 nullptr);
-}
-
-// Returns the command that puts this number of bytes, as `record`, at the places of the expected array on one host.
-Command ProgramSteps::PutCommand(OpId op, const Record& record, const Command& expect, uint64_t bytes) const {
-  Command command;
-  auto& put = *command.mutable_put();
-  put.set_op(op.v);
-  put.set_session(session_->id().v);
-  put.set_array(record->id().v);
-  put.set_dtype(static_cast<int32_t>(record->spec().dtype));
-  put.mutable_dims()->Add(record->spec().dims.begin(), record->spec().dims.end());
-  *put.mutable_placements() = expect.expect().placements();
-  put.set_total_bytes(bytes);
-  return command;
-}
-
-// Returns an array with these bytes at the places of the expected one.
-ProgramSteps::Record ProgramSteps::PutBytes(const Expected& expected, const Bytes& data) {
-  const Record record = NewResult(expected);
-  const uint64_t transfer = fabric().NextId();
-  const bool chunks = data.size() > kChunkBytes;
-  fabric().CountArrayBytes(data.size());
-  for (const auto& [host, expect] : expected.commands) {
-    if (!fabric().outbox().HasHost(host)) continue;
-    Command command = PutCommand(session_->NameOp(host, {record}), record, expect, data.size());
-    command.mutable_put()->set_transfer(transfer);
-    command.mutable_put()->set_payload_bytes(chunks ? 0 : data.size());
-    Send(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
-    if (chunks) fabric().SendBytes(host, session_->id(), transfer, data);
-  }
-  record->OnDone(absl::OkStatus());
-  return record;
-}
-
-// Returns a guard. When its last copy is gone, the client learns that no host needs the buffer any more. Null for buffer 0.
-std::shared_ptr<void> ProgramSteps::LaneBuffer(uint64_t buffer) {
-  if (buffer == 0) return nullptr;
-  session_->lanes_.Enter(buffer);
-  return {nullptr, [this, alive = alive(), buffer](void*) {
-            if (!alive.expired()) session_->lanes_.Leave(buffer);
-          }};
-}
-
-// Like PutBytes, with bytes that the hosts take from the client.
-ProgramSteps::Record ProgramSteps::PutFromLane(const Expected& expected, const session::LaneResult& result) {
-  const Record record = NewResult(expected);
-  const std::shared_ptr<void> buffer = LaneBuffer(result.buffer);
-  for (const auto& [host, expect] : expected.commands) {
-    if (!fabric().outbox().HasHost(host)) continue;
-    session_->lanes_.Open(host);
-    const OpId op = session_->NameOp(host, {record}, [buffer](const absl::Status&, auto) {});
-    Command command = PutCommand(op, record, expect, result.bytes);
-    command.mutable_put()->set_lane_buffer(result.buffer);
-    Send(host, std::move(command));
-  }
-  record->OnDone(absl::OkStatus());
-  return record;
-}
-
-// Fetches the bytes of an array with one shard, when they exist.
-void ProgramSteps::FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done) {
-  const HostId host = entry.steps->places[value]->front().host;
-  const absl::StatusOr<int64_t> bytes = buffers::DenseBytes(array->spec().dtype, array->spec().dims);
-  absl::Status status = fabric().outbox().HasHost(host) ? bytes.status() : WhyGone(array);
-  if (status.ok() && *bytes > fabric().limits().staged_bytes) {
-    status = absl::ResourceExhaustedError(absl::StrCat("a value of ", *bytes,
-                                                       " bytes is more than the controller takes for a client, ",
-                                                       fabric().limits().staged_bytes, " bytes"));
-  }
-  if (!status.ok()) return session_->Answer<Bytes>(std::move(done), status);
-  Command command;
-  command.mutable_fetch()->set_fetch(fabric().NextId());
-  command.mutable_fetch()->set_array(array->id().v);
-  fabric().fetches().Add(command.fetch().fetch(), host, session_->id(), static_cast<uint64_t>(*bytes), std::move(done));
-  Send(host, std::move(command));
+void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part,
+                                  const std::vector<Record>& args, std::vector<Record> results) {
+  auto done = [this, alive = context_->alive(), steps](const absl::Status& status) {
+    if (alive.expired()) return;
+    if (steps->run != nullptr) steps->run->status.Update(status);
+    EndStep(steps);
+  };
+  auto sent = [this, alive = context_->alive(), steps] {
+    if (!alive.expired()) Advance(steps);
+  };
+  std::make_shared<SequentialRun>(fabric_, context_->id(), context_->alive(), part, args, std::move(results), std::move(done),
+                                  SequentialRun::Part{steps->turns->place, std::move(sent)})
+      ->Start();
 }
 
 }  // namespace pw::controller

@@ -1,5 +1,6 @@
 // ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, and choices
-// between branches (program/cut.h). Such a node needs the values of its inputs. SessionImpl owns it.
+// between branches (program/cut.h). Such a node needs the values of its inputs. SessionPrograms owns it. It
+// uses GraphPrograms for the parts of a program, and the session's waiting reads and lanes for nodes that call functions.
 //
 // A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
 // *expected* arrays on their hosts (worker/execute/expectations.h). So the nodes that read them can be sent too; the scheduler
@@ -7,7 +8,7 @@
 // is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
 // dispatched one after another.
 //
-// With sequential dispatch, steps are taken one after another (program_steps_in_turn.cc), and the nodes of a part like those of
+// With sequential dispatch, steps are taken one after another, and the nodes of a part like those of
 // any program (sequential_run.h). Then all results of the run are expected arrays, not just the outputs of waiting nodes.
 // Requests that the client sends after the run go on. They may donate the run's arguments, because these get names of their own
 // as soon as the hosts know them. From then on no command of a run may wait in the outbox for others, since the first command
@@ -22,7 +23,7 @@
 //   WN-5  in sequential dispatch a run waits for nothing of its session that began after it
 //   WN-6  a donated argument belongs to the run alone from the call on, though a computation may take it over much later. Its
 //         other handles are deleted, as after any donation
-// Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive_`.
+// Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive`.
 #pragma once
 
 #include <memory>
@@ -30,45 +31,39 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "pathways/controller/session/session_impl.h"
+#include "pathways/controller/programs/program_entry.h"
+#include "pathways/controller/session/context/pending_reads.h"
+#include "pathways/controller/session/context/run_results.h"
+#include "pathways/controller/session/context/session_context.h"
+#include "pathways/controller/session/context/session_lanes.h"
+#include "pathways/controller/session/runs/graph_programs.h"
+#include "pathways/controller/session/runs/step_arrays.h"
 
 namespace pw::controller {
 
 class ProgramSteps {
  public:
-  using Record = SessionImpl::Record;
-  using SpecPtr = SessionImpl::SpecPtr;
-  using EntryRef = std::shared_ptr<ProgramEntry>;
-  using Executables = std::vector<program::ExecutablePtr>;
+  using Record = SessionContext::Record;
 
-  explicit ProgramSteps(SessionImpl* session) : session_(session) {}
+  // All must outlive this.
+  ProgramSteps(SessionContext* context, PendingReads* reads, SessionLanes* lanes, GraphPrograms* graphs)
+      : context_(context), fabric_(context->fabric()), reads_(reads), lanes_(lanes), graphs_(graphs), arrays_(context, lanes) {}
 
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { host_calls_ = std::move(handler); }
 
-  // Returns the program's entry. Loads its parts on their hosts. `branches`: all that its nodes may choose.
-  absl::StatusOr<EntryRef> Make(program::Program program, const Executables& executables, std::vector<EntryRef> branches,
-                                bool is_branch, program::CutRoom& room);
   // Replaces the donated arguments of a call by arrays that belong to the run (WN-6).
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
   void Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
              const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
 
  private:
+  using Expected = StepArrays::Expected;
   struct StepsRun;
   using StepsRef = std::shared_ptr<StepsRun>;
   struct Turns;
-  struct Expected;
   struct HostCallRun;
   struct SelectRun;
 
-  // -- program_steps_make.cc
-  absl::Status MakeParts(ProgramEntry::Steps& steps, const Executables& executables);
-  absl::Status FindPlaces(const program::Program& program, ProgramEntry::Steps& steps, std::vector<DeviceId>* devices) const;
-  void OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const;
-  absl::Status CheckWaiting(const program::Node& node, const ProgramEntry::Steps& steps) const;
-  absl::Status CheckBranch(const program::Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const;
-
-  // -- program_steps.cc
   void StartStep(const StepsRef& steps, const program::Step& step);
   void StartPart(const StepsRef& steps, const program::Step& step);
   void StartHostCall(const StepsRef& steps, const program::Step& step);
@@ -86,7 +81,7 @@ class ProgramSteps {
   void EndRun(const std::shared_ptr<ExecuteRun>& run, const absl::Status& status);
   absl::Status CheckHosts(const ProgramEntry& entry) const;
 
-  // -- program_steps_in_turn.cc
+  // Sequential dispatch.
   void StartInTurn(StepsRef steps, std::vector<Record> args);
   void StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch, const std::shared_ptr<SelectRun>& select);
   void TakeSteps(StepsRef steps);
@@ -95,33 +90,15 @@ class ProgramSteps {
   void SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part, const std::vector<Record>& args,
                       std::vector<Record> results);
 
-  // -- program_steps.cc: arrays of steps. `value`: an index into the entry's program; it determines spec and places.
-  HostGroup* GroupOf(const ProgramEntry& entry, int value) const;
-  Record NewRecord(const ProgramEntry& entry, int value);
-  Record ResultOf(const ProgramEntry& entry, size_t result);
-  Record AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources);
+  // Takes the run's arguments. With `all_named_anew`, all that are not donated get names of their own.
   void TakeArgs(StepsRun& steps, const std::vector<Record>& args, bool all_named_anew);
-  Expected Expect(const ProgramEntry& entry, int value, Record record);
-  absl::Status WhyGone(const Record& array) const;
-  void Announce(const Expected& expected);
-  void Fulfil(const Expected& expected, const absl::StatusOr<Record>& source);
-  // REQUIRES: `source` has settled.
-  void FulfilWith(const Expected& expected, const Record& source);
-  Record NewResult(const Expected& expected);
-  ::pathways::v1::Command PutCommand(OpId op, const Record& record, const ::pathways::v1::Command& expect, uint64_t bytes) const;
-  Record PutBytes(const Expected& expected, const Bytes& data);
-  std::shared_ptr<void> LaneBuffer(uint64_t buffer);
-  Record PutFromLane(const Expected& expected, const session::LaneResult& result);
-  void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
 
-  // Sends without waiting for other commands: the arrays have names of their own, or the run's turn has come (WN-5).
-  void Send(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) const {
-    fabric().outbox().AddNow(host, std::move(command), std::move(payload));
-  }
-  Fabric& fabric() const { return *session_->fabric_; }
-  std::weak_ptr<bool> alive() const { return session_->alive_; }
-
-  SessionImpl* const session_;
+  SessionContext* const context_;
+  Fabric* const fabric_;
+  PendingReads* const reads_;
+  SessionLanes* const lanes_;
+  GraphPrograms* const graphs_;
+  StepArrays arrays_;
   std::shared_ptr<HostCallHandler> host_calls_;
 };
 

@@ -1,4 +1,4 @@
-// SequentialRun: one run of a program, dispatched node by node (paper 4.5, figure 4a). SessionImpl and ProgramSteps start one for each run
+// SequentialRun: one run of a program, dispatched node by node (paper 4.5, figure 4a). GraphPrograms and ProgramSteps start one for each run
 // in sequential dispatch.
 //
 // The commands of a computation are sent when the computation before it is *enqueued*. That is when its hosts have reported that

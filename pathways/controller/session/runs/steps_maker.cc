@@ -1,0 +1,159 @@
+#include "pathways/controller/session/runs/steps_maker.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "pathways/base/sort_and_merge.h"
+#include "pathways/base/status_macros.h"
+
+namespace pw::controller {
+namespace {
+
+using program::Node;
+using program::NodeKind;
+using program::Step;
+
+absl::Status CheckSame(const Fabric& fabric, const buffers::ArraySpec& is, const buffers::ArraySpec& wanted,
+                       const std::string& what) {
+  const auto kind = [&](const buffers::ArraySpec& spec) {
+    return fabric.devices().MemoryKind(spec.sharding.devices()[0], spec.sharding.memory_kind()).value_or("");
+  };
+  if (Fits(is, wanted) && kind(is) == kind(wanted)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is ", buffers::ToString(is), " instead of ", buffers::ToString(wanted),
+                                                 ", or is on other devices or in another kind of memory"));
+}
+
+// Returns the specs of the program's results, which its parts make, and sets the hosts of each.
+std::shared_ptr<const std::vector<buffers::ArraySpec>> FindResults(const ProgramEntry::Steps& steps, size_t count,
+                                                                   dispatch::LoweredProgram& lowered) {
+  auto specs = std::make_shared<std::vector<buffers::ArraySpec>>(count);
+  lowered.result_hosts.resize(count);
+  lowered.result_makers.resize(count);
+  for (const Step& step : steps.cut.steps) {
+    for (size_t i = 0; i < step.results.size(); ++i) {
+      const ProgramEntry& part = *steps.parts[step.part];
+      (*specs)[step.results[i]] = *part.result_spec(step.outputs.size() + i);
+      lowered.result_hosts[step.results[i]] = part.lowered.result_hosts[step.outputs.size() + i];
+    }
+  }
+  return specs;
+}
+
+}  // namespace
+
+absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, const Executables& executables,
+                                                      std::vector<EntryRef> branches, bool is_branch, program::CutRoom& room) {
+  auto entry = std::make_shared<ProgramEntry>();
+  auto steps = std::make_unique<ProgramEntry::Steps>();
+  PW_ASSIGN_OR_RETURN(steps->cut, program::CutProgram(program, executables, is_branch, room));
+  steps->branches = std::move(branches);
+  PW_RETURN_IF_ERROR(MakeParts(*steps, executables));
+  PW_RETURN_IF_ERROR(FindPlaces(program, *steps, &entry->devices));
+  if (entry->devices.empty()) return absl::InvalidArgumentError(absl::StrCat("program ", program.name, " uses no device"));
+  for (size_t n = 0; n < program.nodes.size(); ++n) {
+    PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), CheckWaiting(program.nodes[n], *steps)));
+  }
+  OpenLanes(program, *steps);
+  auto specs = FindResults(*steps, program.results.size(), entry->lowered);
+  entry->id = fabric_->NextId();
+  entry->arguments = MakeArguments(program);
+  for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
+  entry->typed =
+      std::make_shared<program::TypedProgram>(program::TypedProgram{std::move(program), executables, std::move(specs)});
+  entry->steps = std::move(steps);
+  return entry;
+}
+
+absl::Status StepsMaker::MakeParts(ProgramEntry::Steps& steps, const Executables& executables) {
+  for (program::Part& part : steps.cut.parts) {
+    Executables used;
+    for (int executable : part.executables) used.push_back(executables[executable]);
+    PW_ASSIGN_OR_RETURN(EntryRef made, graphs_->Make(std::move(part.program), std::move(used)));
+    made->on_gone = [graphs = graphs_, alive = context_->alive(), raw = made.get()] {
+      if (!alive.expired()) graphs->Unload(*raw);
+    };
+    steps.parts.push_back(std::move(made));
+  }
+  return absl::OkStatus();
+}
+
+// Finds the places of all values (WN-2). `devices`: gets all devices of the program, ascending.
+absl::Status StepsMaker::FindPlaces(const program::Program& program, ProgramEntry::Steps& steps,
+                                    std::vector<DeviceId>* devices) const {
+  const auto add = [devices](const std::vector<DeviceId>& more) { devices->insert(devices->end(), more.begin(), more.end()); };
+  for (const EntryRef& part : steps.parts) add(part->devices);
+  std::vector<int> branches;
+  for (const Node& node : program.nodes) branches.insert(branches.end(), node.branches.begin(), node.branches.end());
+  SortAndMerge(branches);
+  for (int branch : branches) add(steps.branches[branch]->devices);
+  // Many values share one list of devices: its places are looked up once.
+  absl::flat_hash_map<const std::vector<DeviceId>*, ProgramEntry::Steps::Places> known;
+  for (const SessionContext::SpecPtr& spec : steps.cut.specs) {
+    PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
+    ProgramEntry::Steps::Places& places = known[&spec->sharding.devices()];
+    if (places == nullptr) {
+      auto found = std::make_shared<std::vector<ProgramEntry::Place>>();
+      for (DeviceId id : spec->sharding.devices()) {
+        const resource::Device& device = *fabric_->topology().FindDevice(id);
+        found->push_back({device.host, device.local_ordinal});
+        steps.hosts.push_back(device.host);
+      }
+      add(spec->sharding.devices());
+      places = std::move(found);
+    }
+    steps.places.push_back(places);
+  }
+  SortAndMerge(*devices);
+  SortAndMerge(steps.hosts);
+  return absl::OkStatus();
+}
+
+// Opens lanes for operands and results of the functions that the program calls.
+void StepsMaker::OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const {
+  std::vector<HostId> hosts;
+  for (const Step& step : steps.cut.steps) {
+    if (step.part >= 0 || program.nodes[step.node].kind != NodeKind::kHostCall) continue;
+    for (const auto& values : {step.inputs, step.outputs}) {
+      for (int value : values)
+        for (const ProgramEntry::Place& place : *steps.places[value]) hosts.push_back(place.host);
+    }
+  }
+  SortAndMerge(hosts);
+  lanes_->OpenForCalls(hosts);
+}
+
+absl::Status StepsMaker::CheckWaiting(const Node& node, const ProgramEntry::Steps& steps) const {
+  for (size_t i = 0; node.kind == NodeKind::kHostCall && i < node.inputs.size(); ++i) {
+    const int shards = steps.cut.specs[node.inputs[i]]->sharding.num_shards();
+    if (shards != 1)
+      return absl::InvalidArgumentError(absl::StrCat("operand ", i, " of a Python function must have one shard, not ", shards));
+  }
+  if (node.kind != NodeKind::kSelect) return absl::OkStatus();
+  const buffers::ArraySpec& index = *steps.cut.specs[node.inputs[0]];
+  if (index.dtype != buffers::DType::kS32 || !index.dims.empty() || index.sharding.num_shards() != 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("the index of a choice must be one s32 on one device, not ", buffers::ToString(index)));
+  for (int b : node.branches) PW_RETURN_IF_ERROR(CheckBranch(node, *steps.branches[b], steps));
+  return absl::OkStatus();
+}
+
+absl::Status StepsMaker::CheckBranch(const Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const {
+  const std::string& name = branch.program().name;
+  if (branch.arguments.size() + 1 != node.inputs.size() || branch.typed->result_specs->size() != node.outputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("branch ", name, " takes ", branch.arguments.size(), " arrays and returns ",
+                                                   branch.typed->result_specs->size(), ", not ", node.inputs.size() - 1, " and ",
+                                                   node.outputs.size()));
+  }
+  for (size_t i = 0; i < branch.arguments.size(); ++i) {
+    PW_RETURN_IF_ERROR(CheckSame(*fabric_, *steps.cut.specs[node.inputs[i + 1]], *branch.arguments[i].spec,
+                                 absl::StrCat("input ", i, " of branch ", name)));
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    PW_RETURN_IF_ERROR(
+        CheckSame(*fabric_, (*branch.typed->result_specs)[i], *node.outputs[i], absl::StrCat("result ", i, " of branch ", name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pw::controller
