@@ -73,6 +73,7 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   pw::TimerQueue timers(&clock);
   options.cluster.remedy = kRemedy;
   options.cluster.machine = NetworkName();
+  options.cluster.say_refusals = true;
   if (options.notices >= 0 && fcntl(options.notices, F_SETFD, FD_CLOEXEC) != 0) {
     return absl::InvalidArgumentError("--notices must be the number of an open file");
   }

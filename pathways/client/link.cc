@@ -122,9 +122,9 @@ void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Byte
 
 absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes) {
   if (frame.has_welcome()) return TakeWelcome(frame.welcome());
-  if (!frame.waiting().empty() && session_ == 0) {
+  if (!frame.notice().empty() && session_ == 0) {
     unreachable_since_ = environment_.clock->Now();  // should the connection break after hours
-    if (options_.say != nullptr) options_.say(frame.waiting());
+    if (options_.say != nullptr) options_.say(frame.notice());
     return absl::OkStatus();
   }
   if (!welcomed_) return absl::InvalidArgumentError("it sent events before its welcome");

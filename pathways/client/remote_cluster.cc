@@ -56,12 +56,23 @@ void RemoteCluster::OpenSession(session::NewSession wanted, ResultCallback<std::
   if (wanted.share.weight.has_value()) link.hello.set_weight(*wanted.share.weight);
   if (wanted.share.priority.has_value()) link.hello.set_priority(*wanted.share.priority);
   Open(std::move(link), [this, done = std::move(done)](absl::StatusOr<std::shared_ptr<RemoteSession>> session) mutable {
-    if (!session.ok()) return std::move(done)(session.status());
+    if (!session.ok()) {
+      SayRefusal(session.status());
+      return std::move(done)(session.status());
+    }
     info_ = (*session)->welcome().cluster;
     absl::erase_if(sessions_, [](const auto& known) { return known.second.expired(); });
     sessions_[(*session)->id()] = *session;
     std::move(done)(*std::move(session));
   });
+}
+
+void RemoteCluster::SayRefusal(const absl::Status& refusal) {
+  const bool final = absl::IsUnauthenticated(refusal) || absl::IsPermissionDenied(refusal);
+  if (!final || !options_.say_refusals || options_.say == nullptr) return;
+  if (std::exchange(said_refusal_, std::string(refusal.message())) == refusal.message()) return;
+  options_.say(absl::StrCat("the Pathways controller at ", options_.controller, " has refused this program: ", refusal.message(),
+                            ". jax goes on trying until PATHWAYS_CONNECT_TIMEOUT has passed"));
 }
 
 std::shared_ptr<RemoteSession> RemoteCluster::Find(SessionId session) {

@@ -29,6 +29,8 @@ class RemoteCluster final : public session::Cluster {
     std::string remedy;                                // advice for people about a lost session (link.h)
     std::string token = {};                            // identifies the clients (session.proto)
     std::function<void(const std::string&)> say = {};  // takes a line for the user about a lost connection (link.h)
+    // Passes refusals of new sessions to `say`, each once: jax's IFRT proxy client tries again for a long time before it shows one.
+    bool say_refusals = false;
     std::string machine;                               // this machine's name, added to the descriptions of sessions; may be empty
   };
 
@@ -61,6 +63,7 @@ class RemoteCluster final : public session::Cluster {
 
  private:
   void Open(Link::Options options, session::ResultCallback<std::shared_ptr<RemoteSession>> done);
+  void SayRefusal(const absl::Status& refusal);
   Link::Options LinkOptions(std::string description) const;
   std::shared_ptr<RemoteSession> Find(SessionId session);
   // Sends over this session; NOT_FOUND if it has ended.
@@ -73,6 +76,7 @@ class RemoteCluster final : public session::Cluster {
   // As the controller told the last session.
   std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();
   absl::flat_hash_map<SessionId, std::weak_ptr<RemoteSession>> sessions_;
+  std::string said_refusal_;
 };
 
 }  // namespace pw::client

@@ -16,7 +16,8 @@ struct NewSession {          // parameters of OpenSession
   bool observer = false;     // sends operators' requests; not counted as a client
   std::string user = {};     // the owner; empty: a process of the controller's user, or unknown
   bool is_operator = false;  // its files are those of the hosts' own user
-  // Of a user whose quota may make it wait: expires when the client no longer waits; takes a line that says why it waits.
+  // Of a user with a quota: `client` expires when the client no longer waits for the session. `tell` takes a line for the user: why the
+  // session waits, or what it does not get.
   std::weak_ptr<void> client = {};
   std::function<void(const std::string&)> tell = {};
 

@@ -191,8 +191,8 @@ void SessionService::Open(LinkId link, const identity::Caller& caller, const Ses
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
   wanted.client = (opening_[link] = {caller.token_id}).client;
-  wanted.tell = [weak = weak_from_this(), link](const std::string& why) {
-    if (auto self = weak.lock()) self->TellWaiting(link, why);
+  wanted.tell = [weak = weak_from_this(), link](const std::string& line) {
+    if (auto self = weak.lock()) self->Tell(link, line);
   };
   environment_.cluster->OpenSession(
       std::move(wanted), [weak = weak_from_this(), link, caller, hello](absl::StatusOr<std::shared_ptr<Session>> session) {
@@ -203,10 +203,10 @@ void SessionService::Open(LinkId link, const identity::Caller& caller, const Ses
       });
 }
 
-void SessionService::TellWaiting(LinkId link, const std::string& why) {
+void SessionService::Tell(LinkId link, const std::string& line) {
   if (!opening_.contains(link)) return;
   ControllerFrame frame;
-  frame.set_waiting(why);
+  frame.set_notice(line);
   links_.at(link)->connection().Send(SerializedFrame(frame));
 }
 

@@ -93,7 +93,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   absl::StatusOr<identity::Caller> CallerOf(LinkId link, const ::pathways::v1::SessionHello& hello);
   absl::StatusOr<std::string> AnswerTokens(const ::pathways::v1::TokenQuestion& question);
   absl::StatusOr<std::string> AnswerQuotas(uint64_t session, const ::pathways::v1::QuotaQuestion& question);
-  void TellWaiting(LinkId link, const std::string& why);
+  void Tell(LinkId link, const std::string& line);
   void OnRevoked(const std::string& token_id);
   absl::Status OnBatch(Entry& entry, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads);
   void Refuse(LinkId link, const absl::Status& status);

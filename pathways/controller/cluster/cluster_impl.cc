@@ -220,7 +220,8 @@ void ClusterImpl::ApplyQuotas() {
 absl::Status ClusterImpl::CheckQuota(SessionId session, const gang::ShareChange& change) {
   const SessionImpl* found = sessions_->Find(session);
   if (found == nullptr || !found->about().limited()) return absl::OkStatus();
-  return quotas_->ShareOf(found->about().user, fabric_->gangs().ClientOf(session).share, change).status();
+  PW_ASSIGN_OR_RETURN(const gang::Share share, gang::Changed(fabric_->gangs().ClientOf(session).share, change));
+  return quotas_->CheckShare(found->about().user, share);
 }
 
 std::vector<session::UserUse> ClusterImpl::Use() {
@@ -231,13 +232,15 @@ std::vector<session::UserUse> ClusterImpl::Use() {
 }
 
 void ClusterImpl::OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
-  const bool limited = session.limited();
-  absl::StatusOr<gang::Share> share =
-      limited ? quotas_->ShareOf(session.user, {}, session.share) : gang::Changed({}, session.share);
-  if (!share.ok()) return Answer(absl::StatusOr<std::shared_ptr<Session>>(share.status()), std::move(done));
-  if (!limited) return OpenWithin(std::move(session), *share, std::move(done));
+  const absl::StatusOr<gang::Share> wanted = gang::Changed({}, session.share);
+  if (!wanted.ok()) return Answer(absl::StatusOr<std::shared_ptr<Session>>(wanted.status()), std::move(done));
+  if (!session.limited()) return OpenWithin(std::move(session), *wanted, std::move(done));
+  const gang::Share share = quotas_->Lowered(session.user, *wanted);
+  // The program runs with less, rather than not at all.
+  if (share != *wanted && !session.share.empty() && session.tell)
+    session.tell(std::string(quotas_->CheckShare(session.user, *wanted).message()));
   UserQuotas::Request request{session.user, session.description, session.client, std::move(session.tell), nullptr};
-  request.open = [this, session = std::move(session), share = *share, done = std::move(done)]() mutable {
+  request.open = [this, session = std::move(session), share, done = std::move(done)]() mutable {
     OpenWithin(std::move(session), share, std::move(done));
   };
   quotas_->Ask(std::move(request));

@@ -1,21 +1,15 @@
 #include "pathways/controller/cluster/user_quotas.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "pathways/base/status_macros.h"
 
 namespace pw::controller {
 namespace {
 
 int64_t DayOf(absl::Time time) { return absl::ToUnixSeconds(time) / (24 * 3600); }
-
-absl::Status AboveQuota(const std::string& user, const std::string& what) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("user '", user, "' may have ", what, " at most; an operator can change that ('pathways quota set')"));
-}
 
 }  // namespace
 
@@ -63,19 +57,19 @@ std::string UserQuotas::Why(const std::string& user, int position) const {
                       position, " in the queue");
 }
 
-absl::StatusOr<gang::Share> UserQuotas::ShareOf(const std::string& user, gang::Share share,
-                                                const gang::ShareChange& change) const {
+gang::Share UserQuotas::Lowered(const std::string& user, gang::Share share) const {
   const identity::Quota quota = environment_.quota_of(user);
-  PW_ASSIGN_OR_RETURN(gang::Share changed, gang::Changed(share, change));
-  if (quota.weight.has_value() && changed.weight > *quota.weight) {
-    if (change.weight.has_value()) return AboveQuota(user, absl::StrCat("a weight of ", *quota.weight));
-    changed.weight = *quota.weight;
-  }
-  if (quota.priority.has_value() && changed.priority > *quota.priority) {
-    if (change.priority.has_value()) return AboveQuota(user, absl::StrCat("a priority of ", *quota.priority));
-    changed.priority = *quota.priority;
-  }
-  return changed;
+  if (quota.weight.has_value()) share.weight = std::min(share.weight, *quota.weight);
+  if (quota.priority.has_value()) share.priority = std::min(share.priority, *quota.priority);
+  return share;
+}
+
+absl::Status UserQuotas::CheckShare(const std::string& user, const gang::Share& share) const {
+  const gang::Share most = Lowered(user, share);
+  if (most == share) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("a weight of ", share.weight, " and a priority of ", share.priority,
+                                                  " is more than user '", user, "' may have: at most ", most.weight, " and ",
+                                                  most.priority, "; an operator can change that ('pathways quota set')"));
 }
 
 void UserQuotas::BeginDay() {

@@ -63,8 +63,10 @@ class UserQuotas {
   // from time to time, as it notices clients that have gone.
   void Recheck();
 
-  // Returns the share with which a session begins, or the changed share. PERMISSION_DENIED: it is above the user's quota.
-  absl::StatusOr<gang::Share> ShareOf(const std::string& user, gang::Share share, const gang::ShareChange& change) const;
+  // Returns this share, or the nearest that the user's quota allows.
+  gang::Share Lowered(const std::string& user, gang::Share share) const;
+  // Returns PERMISSION_DENIED if the share is above the user's quota.
+  absl::Status CheckShare(const std::string& user, const gang::Share& share) const;
 
   void CountDeviceSeconds(const std::string& user, double seconds);
   // Returns RESOURCE_EXHAUSTED if the user's quota of today is used up.

@@ -130,16 +130,16 @@ TEST_F(UserQuotasTest, UseBeforeTheControllerStartedCounts) {
   EXPECT_EQ(quotas_.Spent("grace").code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(UserQuotasTest, SharesStayBelowTheQuota) {
+TEST_F(UserQuotasTest, SharesStayWithinTheQuota) {
   ASSERT_EQ(table_.Change("ada", {.weight = 0.5, .priority = 2}, {}), absl::OkStatus());
-  EXPECT_EQ(*quotas_.ShareOf("ada", {}, {}), (gang::Share{0.5, 0})) << "the default weight is above the quota";
-  EXPECT_EQ(*quotas_.ShareOf("ada", {}, {.weight = 0.25, .priority = 2}), (gang::Share{0.25, 2}));
-  const absl::Status heavy = quotas_.ShareOf("ada", {}, {.weight = 1.0, .priority = {}}).status();
+  EXPECT_EQ(quotas_.Lowered("ada", {}), (gang::Share{0.5, 0})) << "the default weight is above the quota";
+  EXPECT_EQ(quotas_.Lowered("ada", {0.25, 3}), (gang::Share{0.25, 2}));
+  EXPECT_EQ(quotas_.CheckShare("ada", {0.5, 2}), absl::OkStatus());
+  const absl::Status heavy = quotas_.CheckShare("ada", {1, 0});
   EXPECT_EQ(heavy.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(heavy.message(), HasSubstr("a weight of 0.5 at most"));
-  EXPECT_EQ(quotas_.ShareOf("ada", {}, {.weight = {}, .priority = 3}).status().code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(quotas_.ShareOf("ada", {}, {.weight = -1.0, .priority = {}}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(*quotas_.ShareOf("grace", {}, {.weight = 8.0, .priority = 9}), (gang::Share{8, 9}));
+  EXPECT_THAT(heavy.message(), HasSubstr("more than user 'ada' may have: at most 0.5 and 0"));
+  EXPECT_EQ(quotas_.CheckShare("ada", {0.5, 3}).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(quotas_.Lowered("grace", {8, 9}), (gang::Share{8, 9}));
 }
 
 }  // namespace

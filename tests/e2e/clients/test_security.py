@@ -117,6 +117,10 @@ def test_revoking_a_token_ends_its_programs(operator, cluster, ada, tmp_path):
     assert program.returncode != 0 and "revoked" in err, err
     done = ada("status", "--address", cluster["address"], check=False)
     assert done.returncode == 1 and "was revoked" in done.stderr
+    ada.env["PATHWAYS_DOOR"] = "ifrt"  # jax's client shows a refusal only after PATHWAYS_CONNECT_TIMEOUT: the agent says it at once
+    with ada.program(cluster["address"], "import jax; jax.devices()") as late:
+        assert any("has refused this program" in line and "was revoked" in line for line in late.stderr)
+        late.kill()
 
 
 def test_no_secret_is_where_others_can_read_it(operator, cluster, ada, token):
