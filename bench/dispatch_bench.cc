@@ -18,6 +18,7 @@
 #include "pathways/base/threads/clock.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/hosts/report_groups.h"
+#include "pathways/controller/session/publications/publications.h"
 #include "pathways/controller/session/session_impl.h"
 
 namespace pw::controller {
@@ -66,7 +67,8 @@ class World {
       fabric_.SetProcessAddress(host, absl::StrCat("process ", host.v));
     }
     devices *= hosts;
-    session_ = std::make_unique<SessionImpl>(SessionId(1), "bench", &fabric_, [] {});
+    session_ = std::make_unique<SessionImpl>(SessionId(1), session::NewSession{.description = "bench"}, &fabric_,
+                                             std::make_shared<Publications>(), [] {});
     const Handle first = Compile(devices, 0);
     step_ = Compile(devices, 1);
     Call(first, {}, latest_);
