@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "pathways/base/memory/machine_memory.h"
+#include "pathways/base/process/processor_wait.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/gang/scheduler.h"
 
@@ -67,6 +68,9 @@ absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags
   if (cluster.limits.staged_bytes == 0) cluster.limits.staged_bytes = HalfOfMemory();
   if (cluster.hangs.least <= absl::ZeroDuration()) return absl::InvalidArgumentError("--hang-limit must be longer than 0s");
   cluster.hangs.unmeasured = 6 * cluster.hangs.least;
+  cluster.watch_process = [](int64_t pid) {
+    return [wait = ProcessorWait(pid)](absl::Time now) mutable { return wait.Look(now); };
+  };
   cluster.wall_clock = [] { return absl::FromChrono(std::chrono::system_clock::now()); };
   cluster.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
   cluster.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);

@@ -177,28 +177,29 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
   state->way = std::make_unique<Way>(options, credentials);
   state->cluster = &state->way->cluster;
   state->timers = &state->way->timers;
-  return Open(std::move(state), options.description);
+  return Open(std::move(state), {options.description, options.share});
 }
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Open(session::Cluster* cluster, Timers* timers, std::string description) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Open(session::Cluster* cluster, Timers* timers, std::string description,
+                                                     const gang::ShareChange& share) {
   auto state = std::make_unique<State>();
   state->cluster = cluster;
   state->timers = timers;
-  return Open(std::move(state), std::move(description));
+  return Open(std::move(state), {std::move(description), share});
 }
 
-absl::StatusOr<std::unique_ptr<Client>> Client::Open(std::unique_ptr<State> owned, std::string description) {
+absl::StatusOr<std::unique_ptr<Client>> Client::Open(std::unique_ptr<State> owned, session::NewSession wanted) {
   std::unique_ptr<Client> client(new Client(std::move(owned)));
   State* const state = client->state_.get();
   Promise<Unit> opened;
   const Future<Unit> done = opened.future();
-  state->cluster->Post([state, description = std::move(description), opened = std::move(opened)]() mutable {
+  state->cluster->Post([state, wanted = std::move(wanted), opened = std::move(opened)]() mutable {
     auto done = [state, opened = std::move(opened)](absl::StatusOr<std::shared_ptr<session::Session>> session) mutable {
       if (!session.ok()) return opened.Set(session.status());
       state->OnOpened(*std::move(session));
       opened.Set(Unit());
     };
-    state->cluster->OpenSession({.description = std::move(description), .share = {}}, std::move(done));
+    state->cluster->OpenSession(std::move(wanted), std::move(done));
   });
   if (absl::Status status = Await(done).status(); !status.ok()) return status;
   return client;

@@ -33,6 +33,7 @@
 #include "pathways/base/threads/future.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/buffers/array_spec.h"
+#include "pathways/gang/share.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/session/session.h"
 
@@ -82,6 +83,7 @@ class Client {
   struct Options {
     std::string controller;                        // its address for clients
     std::string description;                       // for people: shown by `pathways status`
+    gang::ShareChange share = {};                  // of the devices' time, if not the default
     absl::Duration timeout = absl::Seconds(30);    // how long Connect tries
     identity::CredentialOptions credentials = {};  // needed unless the address is a Unix socket
     std::string remedy = {};                       // a sentence for the user, added to the error of a lost session
@@ -91,7 +93,8 @@ class Client {
   // Opens a session. Waits until the controller has answered.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options);
   // Opens a session with a cluster in this process. The cluster and its timers outlive the client. UNAVAILABLE if the cluster has not formed.
-  static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, Timers* timers, std::string description);
+  static absl::StatusOr<std::unique_ptr<Client>> Open(session::Cluster* cluster, Timers* timers, std::string description,
+                                                      const gang::ShareChange& share = {});
   // Ends the session, and frees all that it owns on the cluster. Futures that are not set yet become CANCELLED.
   ~Client();
   // Says goodbye to the controller, which would otherwise wait for this client. For a process that ends without destroying this
@@ -141,7 +144,7 @@ class Client {
   friend class Array;
   struct Way;
   struct State;
-  static absl::StatusOr<std::unique_ptr<Client>> Open(std::unique_ptr<State> state, std::string description);
+  static absl::StatusOr<std::unique_ptr<Client>> Open(std::unique_ptr<State> state, session::NewSession wanted);
   explicit Client(std::unique_ptr<State> state);
   session::Handle NewHandle();
   Array NewArray() { return Array(this, NewHandle()); }

@@ -44,6 +44,9 @@ struct ClusterOptions {
   absl::Duration client_grace;               // how long a session waits for a client whose connections are broken
   absl::Duration
       host_grace;  // how long a host may not be heard of while its connection is broken; 0: it is lost with its connection
+  // Returns a function that tells, at each call, whether this process of the machine has waited for a processor since the last call
+  // (base/process/processor_wait.h). Null: silence always counts.
+  std::function<std::function<bool(absl::Time now)>(int64_t pid)> watch_process;
   size_t host_kept_bytes = size_t{256} << 20;         // of what waits for such a host: it is lost if more does
   bool share_memory = true;                           // with hosts on the same machine, if they can open it
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call

@@ -183,7 +183,7 @@ void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> 
   silence_limit_ = asking_ ? kAnswerTime : options_.greeting_timeout;
   connection_->Start(handler_.get());
   connection_->Send((asking_ ? Resume() : Hello()).SerializeAsString());
-  Watch(generation_);
+  Watch(generation_, environment_.clock->Now());
 }
 
 v1::FromWorker ControllerLink::Hello() const {
@@ -325,16 +325,20 @@ void ControllerLink::AcceptLane(std::unique_ptr<net::Connection> connection) {
 }
 
 // Checks again when the silence limit would be reached, for as long as the connection lives.
-void ControllerLink::Watch(uint64_t generation) {
-  const absl::Duration silence = environment_.clock->Now() - handler_->last_heard();
-  if (silence >= silence_limit_) {
+void ControllerLink::Watch(uint64_t generation, absl::Time due) {
+  const absl::Time now = environment_.clock->Now();
+  const absl::Duration silence = now - handler_->last_heard();
+  // If this comes late, the process was stopped or waited for a processor: messages may have come that were not read yet.
+  const bool late = now - due > silence_limit_ / 4;
+  if (silence >= silence_limit_ && !late) {
     return connection_->Close(
         absl::UnavailableError(absl::StrCat("nothing heard from the controller at ", options_.controller, " for ",
                                             absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(1))))));
   }
-  const absl::Duration wait = std::max(std::min(silence_limit_ - silence, absl::Seconds(1)), absl::Milliseconds(1));
-  timers_->After(wait, strand_, [this, generation, alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.expired() && generation == generation_ && connection_ != nullptr) Watch(generation);
+  const absl::Duration left = late ? absl::Seconds(1) : silence_limit_ - silence;
+  const absl::Duration wait = std::max(std::min(left, absl::Seconds(1)), absl::Milliseconds(1));
+  timers_->After(wait, strand_, [this, generation, due = now + wait, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired() && generation == generation_ && connection_ != nullptr) Watch(generation, due);
   });
 }
 

@@ -98,7 +98,7 @@ class ControllerLink {
   void HandleLinkCommand(const pathways::v1::Command& command);
   void Welcomed(const pathways::v1::Welcome& welcome);
   absl::Status ShowCertificate(const std::string& chain);
-  void Watch(uint64_t connection);
+  void Watch(uint64_t connection, absl::Time due);
   void Lost(uint64_t connection, const absl::Status& reason);
   // -- the connection of a Worker is broken
   bool resuming() const { return worker_ != nullptr && connection_ == nullptr; }

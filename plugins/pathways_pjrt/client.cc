@@ -27,6 +27,7 @@ struct Options {
   std::string local;                // flags of a cluster in this process (own_cluster.h), instead of `cluster`
   std::string callback_socket;      // where the package answers programs' calls (python_calls.h); empty: nowhere
   std::string callback_token;
+  std::string weight, priority;  // its share of the devices' time (gang/share.h); empty: the default
   bool virtual_devices = false;  // lists the devices of virtual slices, too; the package hides them from jax.devices()
 };
 
@@ -38,6 +39,8 @@ std::string* TextNamed(absl::string_view name, Options& options) {
   if (name == "tls") return &options.session.credentials.tls;
   if (name == "callback_socket") return &options.callback_socket;
   if (name == "callback_token") return &options.callback_token;
+  if (name == "weight") return &options.weight;
+  if (name == "priority") return &options.priority;
   return nullptr;
 }
 
@@ -53,7 +56,7 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
   } else {
     return absl::InvalidArgumentError(absl::StrCat(
         "there is no option '", name, "' of this type; there are the texts cluster, local, description, token_file, tls, ",
-        "callback_socket and callback_token, and the numbers patience and virtual_devices"));
+        "callback_socket, callback_token, weight and priority, and the numbers patience and virtual_devices"));
   }
   return absl::OkStatus();
 }
@@ -64,6 +67,7 @@ absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count)
   options.session.remedy = kRemedy;
   options.session.say = [](const std::string& line) { PrintNotice(STDERR_FILENO, line); };
   for (size_t i = 0; i < count; ++i) PW_RETURN_IF_ERROR(ReadOption(values[i], options));
+  PW_ASSIGN_OR_RETURN(options.session.share, gang::ParseShareChange(options.weight, options.priority));
   if (options.session.controller.empty() == options.local.empty())
     return absl::InvalidArgumentError(
         "the option `cluster` must name the controller's address for clients (HOST:PORT, unix:PATH), or the option "
@@ -110,7 +114,7 @@ absl::Status OpenSession(const Options& options, PJRT_Client* client) {
     PW_ASSIGN_OR_RETURN(client->session, client::Client::Connect(options.session));
     return absl::OkStatus();
   }
-  PW_ASSIGN_OR_RETURN(OwnSession own, OpenOwnSession(options.local, options.session.description));
+  PW_ASSIGN_OR_RETURN(OwnSession own, OpenOwnSession(options.local, options.session.description, options.session.share));
   client->own_cluster = std::move(own.cluster);
   client->helped = own.thread;
   client->session = std::move(own.client);

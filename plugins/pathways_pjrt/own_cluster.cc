@@ -98,11 +98,12 @@ class Clusters {
 
 }  // namespace
 
-absl::StatusOr<OwnSession> OpenOwnSession(const std::string& flags, const std::string& description) {
+absl::StatusOr<OwnSession> OpenOwnSession(const std::string& flags, const std::string& description,
+                                          const gang::ShareChange& share) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<Running> running, Clusters::TheClusters().Get(flags));
   LocalCluster& cluster = *running->cluster;
   OwnSession session{std::move(running), cluster.thread(), nullptr};
-  PW_ASSIGN_OR_RETURN(session.client, client::Client::Open(cluster.cluster(), cluster.timers(), description));
+  PW_ASSIGN_OR_RETURN(session.client, client::Client::Open(cluster.cluster(), cluster.timers(), description, share));
   return session;
 }
 

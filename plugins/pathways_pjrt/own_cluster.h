@@ -28,6 +28,7 @@ struct OwnSession {
 
 // Opens a session with the cluster of these flags, and starts that cluster if necessary. `flags` has one flag a line: those of
 // pathways-local, and `--log=FILE` for this library's log lines.
-absl::StatusOr<OwnSession> OpenOwnSession(const std::string& flags, const std::string& description);
+absl::StatusOr<OwnSession> OpenOwnSession(const std::string& flags, const std::string& description,
+                                          const gang::ShareChange& share);
 
 }  // namespace pw::pathways_pjrt

@@ -5,7 +5,8 @@
 // devices under the ids that they know. Otherwise it gets the next numbers, and only later sessions see its devices.
 //
 // Losing. A host is lost for good when its worker says goodbye, sends an invalid message, has ended, or is silent for longer than
-// heartbeat_limit and host_grace. Arrays with a shard on it become errors that name it, operations that wait for it fail, and the
+// heartbeat_limit and host_grace. A host on the controller's machine that is silent because it waits for a processor is kept for
+// kStarved times heartbeat_limit. Arrays with a shard on it become errors that name it, operations that wait for it fail, and the
 // other hosts are told. Sessions go on. A worker that returns is a new host in the old seat; the arrays stay lost.
 //
 // Away. A connection may break while the worker lives. Then the host keeps all that it has for host_grace since it was last
@@ -160,7 +161,10 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
     std::string own_end;  // of the connection, as the worker's machine names it
     std::string key;      // the worker shows it to resume; empty: it cannot
     absl::Time last_heard;
-    absl::Time certified;   // when its certificate was made
+    absl::Time certified;  // when its certificate was made
+    // While it is silent, on this machine (ClusterOptions::watch_process):
+    std::function<bool(absl::Time)> watch;
+    absl::Time starved;     // when it was last seen to wait for a processor
     net::Counters earlier;  // of its connections before this one
     // While it is away:
     absl::Time away_since, kept_until;
@@ -225,6 +229,9 @@ class ClusterImpl final : public Cluster, private HostLink::Owner, public std::e
   void Tick();
   // Returns whether this process was stopped until now. Then silence is not the hosts' fault.
   bool SleptUntil(absl::Time now) const { return now - last_tick_ > options_.heartbeat_limit / 2; }
+  static constexpr int kStarved = 6;
+  // Returns whether the host on this link is silent because it waits for a processor. Call it once a tick while the host is silent.
+  bool Starved(Link& link, absl::Time now);
   // Pings the peers. Returns the links that were silent for too long. `slept`: this process was stopped; silence does not count.
   std::vector<LinkId> PingLinks(absl::Time now, bool slept);
 

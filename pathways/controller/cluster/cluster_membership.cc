@@ -263,6 +263,29 @@ void ClusterImpl::ScheduleTick() {
   });
 }
 
+bool ClusterImpl::Starved(Link& link, absl::Time now) {
+  if (link.state != LinkState::kHost || link.link->connection()->proof() != net::PeerProof::kOwn || !options_.watch_process)
+    return false;
+  JoinedHost& host = hosts_.at(link.host);
+  const absl::Duration silence = now - link.last_heard;
+  if (silence <= options_.heartbeat_limit / 2) {
+    host.watch = nullptr;
+    return false;
+  }
+  if (host.watch == nullptr) {
+    host.watch = options_.watch_process(host.hello.pid());
+    host.starved = absl::InfinitePast();
+  }
+  const bool known = host.starved != absl::InfinitePast();
+  if (host.watch(now)) host.starved = now;
+  if (!known && host.starved == now) {
+    PW_LOG_WARNING << fabric_->topology().Describe(link.host) << " has been silent for " << absl::FormatDuration(silence)
+                   << " and waits for a processor: this machine has more to do than its processors can";
+  }
+  // Its threads run one after another, so one look may find none of them waiting.
+  return now - host.starved < options_.heartbeat_limit / 4 && silence <= kStarved * options_.heartbeat_limit;
+}
+
 std::vector<LinkId> ClusterImpl::PingLinks(absl::Time now, bool slept) {
   std::vector<LinkId> silent;
   ToWorker ping;
@@ -270,7 +293,8 @@ std::vector<LinkId> ClusterImpl::PingLinks(absl::Time now, bool slept) {
   ping.add_commands()->mutable_ping()->set_sequence(next_ping_++);
   for (auto& [id, link] : links_) {
     if (slept) link.last_heard = now;
-    if (now - link.last_heard > options_.heartbeat_limit) {
+    const bool starved = Starved(link, now);
+    if (now - link.last_heard > options_.heartbeat_limit && !starved) {
       silent.push_back(id);
       continue;
     }

@@ -13,7 +13,7 @@ import threading
 
 from pathways._callbacks import callbacks, host_calls
 from pathways._client import connect, doors, environment, host_memory, shares, timer_slack
-from pathways._cluster import admin, binaries, command_lines, local, processes, run_folders
+from pathways._cluster import binaries, command_lines, local, processes, run_folders
 from pathways._jax import seams
 
 logger = logging.getLogger("pathways")
@@ -257,10 +257,7 @@ def _connect_in_process(endpoint):
     """Returns jax's client of this endpoint's controller. Raises _Died, or RuntimeError with the reason and what to do."""
     try:
         where = {"local": endpoint.in_process} if endpoint.in_process else {"cluster": endpoint.controller}
-        client = doors.connect(where, connect.timeout_seconds(), endpoint.folder / "calls.sock")
-        if share := shares.wanted():
-            admin.share(endpoint.controller, client.pathways_client, **share)
-        return client
+        return doors.connect(where, connect.timeout_seconds(), endpoint.folder / "calls.sock", shares.wanted())
     except Exception as error:
         raise _failed(endpoint, error) from None
 
