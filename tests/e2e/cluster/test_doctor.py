@@ -14,6 +14,8 @@ import pytest
 from cli import CommandLine
 from conftest import eventually
 
+from pathways._commands import machine_checks
+
 GIB = 1 << 30
 
 
@@ -44,6 +46,7 @@ def examine(pathways, *words, enter=lambda words: words, **options):
 def stopped(pid):
     os.kill(pid, signal.SIGSTOP)
     try:
+        eventually(lambda: machine_checks.state(pid) == "T")  # a process that waits for a processor stops once it has one
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
