@@ -12,7 +12,7 @@
 #include "pathways/dataflow/graph/ids.h"
 #include "pathways/dataflow/links.h"
 #include "pathways/v1/worker.pb.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 #include "pathways/worker/transfer/peers.h"
 
 namespace pw::worker {
@@ -20,7 +20,7 @@ namespace pw::worker {
 class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
  public:
   // Both outlive this.
-  DataflowLinks(Core* core, Peers* peers) : core_(core), peers_(peers) {}
+  DataflowLinks(WorkerContext* context, Peers* peers) : context_(context), peers_(peers) {}
   ~DataflowLinks() override { peers_->SetFrameReceiver(nullptr); }
 
   // Passes on a frame from the controller.
@@ -35,7 +35,7 @@ class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
   void OnPathBroken(HostId host, const absl::Status& status) override { handler_->OnPeerBroken(host, status); }
   void OnLeft(HostId host, const absl::Status& status) override { handler_->OnPeerLost(host, status); }
 
-  Core* const core_;
+  WorkerContext* const context_;
   Peers* const peers_;
   Handler* handler_ = nullptr;
 };

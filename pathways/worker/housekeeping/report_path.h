@@ -35,7 +35,7 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/housekeeping/report_batch.h"
 #include "pathways/worker/housekeeping/unacked_reports.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 #include "pathways/worker/transfer/peers.h"
 
 namespace pw::worker {
@@ -48,7 +48,7 @@ class ReportPath : private Peers::ReportReceiver {
   static constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
   // All outlive this.
-  ReportPath(Core* core, Peers* peers, Timers* timers);
+  ReportPath(WorkerContext* context, Peers* peers, Timers* timers);
   ~ReportPath() override;
 
   // Sets this host's speaker and the members for which it speaks. Called after `peers` knows them.
@@ -70,7 +70,7 @@ class ReportPath : private Peers::ReportReceiver {
   // Sends all kept reports directly.
   void BringStraight();
 
-  Core* const core_;
+  WorkerContext* const context_;
   Peers* const peers_;
   Timers* const timers_;
   std::optional<HostId> through_;  // the speaker; none: this host reports directly

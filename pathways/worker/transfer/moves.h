@@ -17,7 +17,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "pathways/buffers/sharding.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/host_memory.h"
 #include "pathways/worker/transfer/peers.h"
 #include "pathways/worker/transfer/staging.h"
 
@@ -27,8 +29,12 @@ using buffers::Dims;
 
 class Moves : public Peers::Receiver {
  public:
-  Moves(Core* core, Peers* peers, int64_t staging_limit_bytes)
-      : core_(core), peers_(peers), staging_(&core->blocks, staging_limit_bytes) {
+  Moves(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, Peers* peers, int64_t staging_limit_bytes)
+      : context_(context),
+        arrays_(arrays),
+        host_memory_(host_memory),
+        peers_(peers),
+        staging_(&host_memory->blocks(), staging_limit_bytes) {
     peers->SetReceiver(this);
   }
 
@@ -70,7 +76,9 @@ class Moves : public Peers::Receiver {
                 const device::Dims& dims, const device::Dims& start);
   void Finish(const OperationRef& operation, const AssemblyRef& assembly);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
+  HostMemory* const host_memory_;
   Peers* const peers_;
   Staging staging_;
 };

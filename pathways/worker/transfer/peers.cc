@@ -22,7 +22,8 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 }  // namespace
 
 struct Peers::Outgoing : net::Connection::Handler {
-  Outgoing(Peers* peers, HostId host) : peers(peers), host(host), strand(peers->core_->strand), alive(peers->core_->alive()) {}
+  Outgoing(Peers* peers, HostId host)
+      : peers(peers), host(host), strand(peers->context_->strand()), alive(peers->context_->alive()) {}
 
   // On a thread of the transport.
   void OnFrame(net::Frame frame) override {
@@ -58,7 +59,8 @@ struct Peers::Outgoing : net::Connection::Handler {
 };
 
 struct Peers::Incoming : net::Connection::Handler {
-  Incoming(Peers* peers, uint64_t id) : peers(peers), id(id), strand(peers->core_->strand), alive(peers->core_->alive()) {}
+  Incoming(Peers* peers, uint64_t id)
+      : peers(peers), id(id), strand(peers->context_->strand()), alive(peers->context_->alive()) {}
 
   void OnFrame(net::Frame frame) override {
     auto message = std::make_shared<v1::PeerMessage>();
@@ -90,8 +92,8 @@ struct Peers::Incoming : net::Connection::Handler {
   std::unique_ptr<net::Connection> connection;
 };
 
-Peers::Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarnation)
-    : core_(core), transport_(transport), self_(self), incarnation_(incarnation) {}
+Peers::Peers(WorkerContext* context, const HostMemory* host_memory, net::Transport* transport, uint64_t incarnation)
+    : context_(context), host_memory_(host_memory), transport_(transport), incarnation_(incarnation) {}
 Peers::~Peers() = default;
 
 void Peers::SetPeers(const v1::Peers& peers) {
@@ -102,7 +104,7 @@ void Peers::SetPeers(const v1::Peers& peers) {
     if (now.count(host) == 0) gone.push_back(host);
   }
   for (HostId host : gone) {
-    const absl::Status status = UnreachableHostError(host, absl::StrCat(core_->NameOf(host), " has left the cluster"));
+    const absl::Status status = UnreachableHostError(host, absl::StrCat(context_->NameOf(host), " has left the cluster"));
     std::unique_ptr<Outgoing> out = std::move(outgoing_[host]);
     outgoing_.erase(host);
     FailQueue(out.get(), status);
@@ -110,11 +112,11 @@ void Peers::SetPeers(const v1::Peers& peers) {
     if (frame_receiver_ != nullptr) frame_receiver_->OnLeft(host, status);
   }
   for (const auto& [host, peer] : now) {
-    if (!peer->name().empty()) core_->host_names[host] = peer->name();
+    if (!peer->name().empty()) context_->SetName(host, peer->name());
     std::unique_ptr<Outgoing>& out = outgoing_[host];
     if (out == nullptr) out = std::make_unique<Outgoing>(this, host);
     out->address = peer->address();
-    out->takes_shared = peer->takes_shared() && core_->shares_memory;
+    out->takes_shared = peer->takes_shared() && host_memory_->shares();
   }
 }
 
@@ -139,7 +141,7 @@ void Peers::SendFailed(HostId to, uint64_t transfer, const absl::Status& status)
 void Peers::Queue(HostId to, Item item) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return std::move(item.sent)(UnreachableHostError(to, absl::StrCat(core_->NameOf(to), " is not in the cluster")));
+    return std::move(item.sent)(UnreachableHostError(to, absl::StrCat(context_->NameOf(to), " is not in the cluster")));
   }
   it->second->queue.push_back(std::move(item));
   if (it->second->connection != nullptr) return Pump(to);
@@ -165,7 +167,7 @@ void Peers::SendReport(HostId to, v1::Report report) {
 void Peers::SendAhead(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) {
-    return PathBroken(to, UnreachableHostError(to, absl::StrCat(core_->NameOf(to), " is not in the cluster")));
+    return PathBroken(to, UnreachableHostError(to, absl::StrCat(context_->NameOf(to), " is not in the cluster")));
   }
   it->second->frames.emplace_back(message.SerializeAsString(), std::move(payload));
   if (it->second->connection != nullptr) return PumpFrames(it->second.get());
@@ -179,7 +181,7 @@ void Peers::PumpFrames(Outgoing* out) {
 }
 
 void Peers::PathBroken(HostId host, const absl::Status& reason) {
-  core_->strand->Post([this, alive = core_->alive(), host, reason] {
+  context_->strand()->Post([this, alive = context_->alive(), host, reason] {
     if (!alive.expired() && frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, reason);
     if (!alive.expired() && report_receiver_ != nullptr) report_receiver_->OnReportsLost(host);
   });
@@ -190,14 +192,14 @@ void Peers::Connect(HostId to) {
   if (out.connecting) return;
   out.connecting = true;
   // The callback runs on a thread of the transport.
-  transport_->Connect(
-      out.address, kConnectTimeout,
-      [this, to, strand = core_->strand, alive = core_->alive()](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
-        auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
-        strand->Post([this, to, alive, shared] {
-          if (!alive.expired()) Connected(to, std::move(*shared));
-        });
-      });
+  transport_->Connect(out.address, kConnectTimeout,
+                      [this, to, strand = context_->strand(),
+                       alive = context_->alive()](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
+                        auto shared = std::make_shared<absl::StatusOr<std::unique_ptr<net::Connection>>>(std::move(connection));
+                        strand->Post([this, to, alive, shared] {
+                          if (!alive.expired()) Connected(to, std::move(*shared));
+                        });
+                      });
 }
 
 void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
@@ -207,13 +209,13 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
   out.connecting = false;
   const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kWorker) : connection.status();
   if (!status.ok()) {
-    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", core_->NameOf(to), " at ", out.address, ": ",
+    return FailQueue(&out, UnreachableHostError(to, absl::StrCat("cannot reach ", context_->NameOf(to), " at ", out.address, ": ",
                                                                  status.message())));
   }
   out.connection = *std::move(connection);
   out.connection->Start(&out);
   v1::PeerMessage hello;
-  hello.mutable_hello()->set_from_host(self_.v);
+  hello.mutable_hello()->set_from_host(context_->self().v);
   hello.mutable_hello()->set_incarnation(incarnation_);
   out.connection->Send(hello.SerializeAsString(), net::Lane::kBulk);
   for (uint64_t transfer : std::exchange(out.on_the_way, {})) {
@@ -221,7 +223,8 @@ void Peers::Connected(HostId to, absl::StatusOr<std::unique_ptr<net::Connection>
               SessionId(),
               Bytes(),
               0,
-              absl::UnavailableError(absl::StrCat("the connection from ", core_->NameOf(self_), " broke during the transfer")),
+              absl::UnavailableError(
+                  absl::StrCat("the connection from ", context_->NameOf(context_->self()), " broke during the transfer")),
               [](const absl::Status&) {}};
     out.queue.push_front(std::move(lost));
   }
@@ -248,7 +251,8 @@ void Peers::Pump(HostId to) {
       message.mutable_failed()->set_transfer(item.transfer);
       *message.mutable_failed()->mutable_status() = ToProto(item.failed);
     } else {
-      const size_t size = std::min(core_->peers_in_process ? kHandedOverBytes : kChunkBytes, item.data.size() - item.offset);
+      const size_t size =
+          std::min(host_memory_->peers_in_process() ? kHandedOverBytes : kChunkBytes, item.data.size() - item.offset);
       v1::Chunk* chunk = message.mutable_chunk();
       chunk->set_transfer(item.transfer);
       chunk->set_offset(item.offset);
@@ -295,7 +299,7 @@ void Peers::OutgoingLost(HostId to, const absl::Status& reason) {
   auto it = outgoing_.find(to);
   if (it == outgoing_.end()) return;
   it->second->connection.reset();
-  FailQueue(it->second.get(), UnreachableHostError(to, absl::StrCat("the connection to ", core_->NameOf(to), " at ",
+  FailQueue(it->second.get(), UnreachableHostError(to, absl::StrCat("the connection to ", context_->NameOf(to), " at ",
                                                                     it->second->address, " broke: ", reason.message())));
 }
 
@@ -351,7 +355,7 @@ absl::Status Peers::Handle(Incoming* in, const v1::PeerMessage& message, Bytes p
       if (message.chunk().has_shared()) return TakeShared(in, message.chunk());
       if (message.chunk().payload_bytes() != payload.size())
         return absl::InvalidArgumentError("a chunk's announced size differs from its frame's");
-      if (!core_->ended.contains(SessionId(message.chunk().session()))) Deliver(in, message.chunk(), std::move(payload));
+      if (!context_->ended(SessionId(message.chunk().session()))) Deliver(in, message.chunk(), std::move(payload));
       return absl::OkStatus();
     case v1::PeerMessage::kFailed:
       receiver_->OnTransferFailed(in->from, message.failed().transfer(), FromProto(message.failed().status()));
@@ -374,8 +378,8 @@ void Peers::Deliver(Incoming* in, const v1::Chunk& chunk, Bytes bytes) {
   receiver_->OnTransferFailed(
       in->from, chunk.transfer(),
       absl::DataLossError(absl::StrCat(
-          "bytes that ", core_->NameOf(in->from), " sent to ", core_->NameOf(self_), " were damaged on the way: ", bytes.size(),
-          " bytes at ", chunk.offset(), " of a transfer of ", chunk.total_bytes(),
+          "bytes that ", context_->NameOf(in->from), " sent to ", context_->NameOf(context_->self()),
+          " were damaged on the way: ", bytes.size(), " bytes at ", chunk.offset(), " of a transfer of ", chunk.total_bytes(),
           " do not match their checksum. Compute the array again; if this recurs, look at the network and ",
           "the memory of both hosts")));
 }
@@ -385,7 +389,7 @@ absl::Status Peers::TakeShared(Incoming* in, const v1::Chunk& chunk) {
   v1::PeerMessage answer;
   answer.mutable_taken()->add_transfers(chunk.transfer());
   in->connection->Send(answer.SerializeAsString(), net::Lane::kBulk);
-  if (core_->ended.contains(SessionId(chunk.session()))) return absl::OkStatus();
+  if (context_->ended(SessionId(chunk.session()))) return absl::OkStatus();
   if (shared.ok())
     Deliver(in, chunk, *std::move(shared));
   else
@@ -401,7 +405,7 @@ void Peers::IncomingLost(uint64_t id, const absl::Status& reason) {
   incoming_.erase(it);
   if (!greeted) return;
   const absl::Status status =
-      UnreachableHostError(from, absl::StrCat("the connection from ", core_->NameOf(from), " broke: ", reason.message()));
+      UnreachableHostError(from, absl::StrCat("the connection from ", context_->NameOf(from), " broke: ", reason.message()));
   if (frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(from, status);
   if (receiver_ != nullptr) receiver_->OnPeerLost(from, status);
 }

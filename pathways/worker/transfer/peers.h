@@ -29,7 +29,8 @@
 #include "pathways/net/receive_buffers.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/peer.pb.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/host_memory.h"
 
 namespace pw::worker {
 
@@ -63,7 +64,7 @@ class Peers {
     virtual void OnReportsLost(HostId to) = 0;
   };
 
-  Peers(Core* core, net::Transport* transport, HostId self, uint64_t incarnation);
+  Peers(WorkerContext* context, const HostMemory* host_memory, net::Transport* transport, uint64_t incarnation);
   ~Peers();
 
   void SetReceiver(Receiver* receiver) { receiver_ = receiver; }
@@ -75,7 +76,6 @@ class Peers {
   bool Knows(HostId host) const { return outgoing_.count(host) > 0; }
   // Returns whether data for this host should be placed in shared memory.
   bool TakesShared(HostId host) const;
-  HostId self() const { return self_; }
   // Destinations of expected transfers. A transfer that arrives whole in shared memory stays there.
   net::ReceiveBuffers* receive_buffers() { return &receive_buffers_; }
   // Traffic of the current connection to a host; for tests.
@@ -120,9 +120,9 @@ class Peers {
   void IncomingLost(uint64_t id, const absl::Status& reason);
 
   net::ReceiveBuffers receive_buffers_;  // outlives the connections
-  Core* const core_;
+  WorkerContext* const context_;
+  const HostMemory* const host_memory_;
   net::Transport* const transport_;
-  const HostId self_;
   const uint64_t incarnation_;
   Receiver* receiver_ = nullptr;
   FrameReceiver* frame_receiver_ = nullptr;
