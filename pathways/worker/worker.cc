@@ -80,12 +80,12 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                    host_calls_.Call(request, std::move(done));
                  }),
       peers_(&context_, &host_memory_, environment.transport, welcome.incarnation()),
-      reports_(&context_, &peers_, environment.timers),
-      moves_(&context_, &arrays_, &host_memory_, &peers_, environment.limits.staging_bytes),
+      reports_(&context_, &peers_.frames(), environment.timers),
+      moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes),
       files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes),
       tracing_(&context_.recorder()),
-      housekeeping_(&context_, &peers_, environment.timers, MakeDuties(), program_nodes_.Operators()) {
-  peers_.set_checksum(checksum_);
+      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), program_nodes_.Operators()) {
+  peers_.transfers().set_checksum(checksum_);
   if (!environment.shares_memory) return;
   if (environment.transport != nullptr) {
     auto files = environment.transport->ListenForFiles();  // simulated networks have no such sockets
@@ -192,7 +192,7 @@ void Worker::Execute(const v1::Execute& command) {
 
 void Worker::SetPeers(const v1::Peers& peers) {
   programs_.SetPeers(peers);
-  moves_.SetPeers(peers);
+  peers_.SetPeers(peers);
   reports_.SetPeers(peers);
 }
 
@@ -238,7 +238,7 @@ void Worker::Configure(const v1::HostConfig& config) {
   if (config.version() < configuration_) return;  // an outdated configuration
   configuration_ = config.version();
   housekeeping_.SetCoalescing(config.coalescing());
-  peers_.set_checksum(checksum_ || config.checksum());
+  peers_.transfers().set_checksum(checksum_ || config.checksum());
   spill_.Enable(config.spill());
   tracing_.Record(config.recording());
 }

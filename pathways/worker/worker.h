@@ -34,6 +34,7 @@
 #include "pathways/worker/transfer/aliases.h"
 #include "pathways/worker/transfer/fetches.h"
 #include "pathways/worker/transfer/moves.h"
+#include "pathways/worker/transfer/peer_connections.h"
 #include "pathways/worker/transfer/puts.h"
 
 namespace pw::worker {
@@ -81,7 +82,7 @@ class Worker {
   void BulkWritable() { fetches_.Pump(); }
 
   // For the listener of peer connections.
-  Peers& peers() { return peers_; }
+  PeerConnections& peers() { return peers_; }
   // For the listener of lanes.
   ClientLanes& lanes() { return lanes_; }
   int64_t arrays() const { return arrays_.store().arrays(); }
@@ -125,7 +126,7 @@ class Worker {
   Expectations expectations_;
   HostCalls host_calls_;
   Functions functions_;
-  Peers peers_;
+  PeerConnections peers_;
   ReportPath reports_;
   Moves moves_;
   ArrayFiles files_;

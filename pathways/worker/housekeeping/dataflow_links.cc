@@ -6,7 +6,7 @@ namespace pw::worker {
 
 void DataflowLinks::Start(Handler* handler) {
   handler_ = handler;
-  peers_->SetFrameReceiver(this);
+  frames_->SetFrameReceiver(this);
 }
 
 void DataflowLinks::Deliver(const pathways::v1::DataflowFrame& frame, Bytes payload) {
@@ -20,7 +20,7 @@ void DataflowLinks::OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& 
 
 // Ignores the lane: the stream's batches serve instead. Everything from one turn leaves together, in order.
 void DataflowLinks::Send(HostId to, std::string header, std::vector<Bytes> payload, net::Lane) {
-  if (to != dataflow::kControllerHost) return peers_->SendFrame(to, std::move(header), std::move(payload));
+  if (to != dataflow::kControllerHost) return frames_->SendFrame(to, std::move(header), std::move(payload));
   size_t bytes = 0;
   for (const Bytes& piece : payload) bytes += piece.size();
   pathways::v1::DataflowFrame* frame = context_->outbox().Add(std::move(payload))->mutable_dataflow();

@@ -1,5 +1,5 @@
 // DataflowLinks: the dataflow runtime's links from this host. Frames for the controller go in the control stream. Frames for other hosts go
-// over the connections that carry arrays (Peers), which are opened on first use.
+// over the connections that carry arrays (PeerConnections), which are opened on first use.
 //
 // Only the controller decides membership: a host is lost when the controller says that it has left. A broken connection is a broken path
 // and nothing more (links.h, DL-3).
@@ -13,15 +13,15 @@
 #include "pathways/dataflow/links.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/store/context.h"
-#include "pathways/worker/transfer/peers.h"
+#include "pathways/worker/transfer/frame_channel.h"
 
 namespace pw::worker {
 
-class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
+class DataflowLinks : public dataflow::Links, private FrameChannel::FrameReceiver {
  public:
   // Both outlive this.
-  DataflowLinks(WorkerContext* context, Peers* peers) : context_(context), peers_(peers) {}
-  ~DataflowLinks() override { peers_->SetFrameReceiver(nullptr); }
+  DataflowLinks(WorkerContext* context, FrameChannel* frames) : context_(context), frames_(frames) {}
+  ~DataflowLinks() override { frames_->SetFrameReceiver(nullptr); }
 
   // Passes on a frame from the controller.
   void Deliver(const pathways::v1::DataflowFrame& frame, Bytes payload);
@@ -36,7 +36,7 @@ class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
   void OnLeft(HostId host, const absl::Status& status) override { handler_->OnPeerLost(host, status); }
 
   WorkerContext* const context_;
-  Peers* const peers_;
+  FrameChannel* const frames_;
   Handler* handler_ = nullptr;
 };
 

@@ -111,8 +111,9 @@ dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Du
 
 }  // namespace
 
-Housekeeping::Housekeeping(WorkerContext* context, Peers* peers, Timers* timers, Duties duties, dataflow::Operators others)
-    : links_(context, peers),
+Housekeeping::Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties,
+                           dataflow::Operators others)
+    : links_(context, frames),
       operators_(MakeOperators(context, duties, &forwarder_, std::move(others))),
       runtime_({context->self(), context->strand(), context->clock(), timers, &links_, &operators_},
                {.progress = dataflow::StarKnobs()}),

@@ -36,7 +36,7 @@ class Housekeeping {
   };
 
   // All must outlive this. Without timers nothing is coalesced. `others`: operators of graphs that are no housekeeping.
-  Housekeeping(WorkerContext* context, Peers* peers, Timers* timers, Duties duties, dataflow::Operators others = {});
+  Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties, dataflow::Operators others = {});
 
   void OnFrame(const pathways::v1::DataflowFrame& frame, Bytes payload) { links_.Deliver(frame, std::move(payload)); }
   // Reports the failed launch to the controller, which tells the hosts that it names.

@@ -7,13 +7,14 @@ namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
-ReportPath::ReportPath(WorkerContext* context, Peers* peers, Timers* timers) : context_(context), peers_(peers), timers_(timers) {
-  peers_->SetReportReceiver(this);
+ReportPath::ReportPath(WorkerContext* context, FrameChannel* frames, Timers* timers)
+    : context_(context), frames_(frames), timers_(timers) {
+  frames_->SetReportReceiver(this);
 }
 
 ReportPath::~ReportPath() {
   context_->outbox().SetOtherWay(nullptr);
-  peers_->SetReportReceiver(nullptr);
+  frames_->SetReportReceiver(nullptr);
 }
 
 void ReportPath::SetPeers(const v1::Peers& peers) {
@@ -46,7 +47,7 @@ bool ReportPath::Take(v1::Done* done) {
   if (unseen_.in_doubt()) return false;
   report.set_number(unseen_.Add(*done, context_->clock()->Now()));
   *report.mutable_done() = std::move(*done);
-  peers_->SendReport(*through_, std::move(report));
+  frames_->SendReport(*through_, std::move(report));
   if (!awaiting_) AwaitSeen();
   return true;
 }

@@ -183,7 +183,7 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
       continue;
     }
     ExpectPiece(operation, assembly, index, piece.transfer(), from);
-    if (!peers_->Knows(from))
+    if (!transfers_->Knows(from))
       staging_.FailSource(from, UnreachableHostError(from, absl::StrCat(context_->NameOf(from), " is not in the cluster")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
@@ -193,12 +193,13 @@ void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assemb
                         HostId from) {
   arrays_->memory().Begin();
   const auto bytes = assembly->pieces[index].bytes;
-  uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from) || host_memory_->peers_in_process());
-  if (into != nullptr) peers_->receive_buffers()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
+  uint8_t* const into = FinalPlace(assembly.get(), index, transfers_->TakesShared(from) || host_memory_->peers_in_process());
+  if (into != nullptr)
+    transfers_->receive_buffers()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
   staging_.Expect(
       transfer, bytes, operation->session, from,
       [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
-        peers_->receive_buffers()->Withdraw(transfer);
+        transfers_->receive_buffers()->Withdraw(transfer);
         arrays_->memory().End();
         operation->bytes += arrived.ok() ? static_cast<int64_t>(arrived->size()) : 0;
         const Dims& size = assembly->pieces[index].size;

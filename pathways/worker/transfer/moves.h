@@ -20,25 +20,25 @@
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/host_memory.h"
-#include "pathways/worker/transfer/peers.h"
 #include "pathways/worker/transfer/staging.h"
+#include "pathways/worker/transfer/transfer_queue.h"
 
 namespace pw::worker {
 
 using buffers::Dims;
 
-class Moves : public Peers::Receiver {
+class Moves : public TransferQueue::Receiver {
  public:
-  Moves(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, Peers* peers, int64_t staging_limit_bytes)
+  Moves(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, TransferQueue* transfers,
+        int64_t staging_limit_bytes)
       : context_(context),
         arrays_(arrays),
         host_memory_(host_memory),
-        peers_(peers),
+        transfers_(transfers),
         staging_(&host_memory->blocks(), staging_limit_bytes) {
-    peers->SetReceiver(this);
+    transfers->SetReceiver(this);
   }
 
-  void SetPeers(const pathways::v1::Peers& peers) { peers_->SetPeers(peers); }
   void Move(const pathways::v1::Move& command);
   void ReleaseOwner(SessionId session);
 
@@ -79,7 +79,7 @@ class Moves : public Peers::Receiver {
   WorkerContext* const context_;
   DeviceArrays* const arrays_;
   HostMemory* const host_memory_;
-  Peers* const peers_;
+  TransferQueue* const transfers_;
   Staging staging_;
 };
 

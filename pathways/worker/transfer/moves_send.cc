@@ -102,7 +102,7 @@ Hazards::Outcome Moves::StartSend(const OutgoingRef& out, const absl::Status& in
 // Sends a contiguous region in place if it goes through a connection; otherwise copies the region on the pool.
 void Moves::SendView(const OutgoingRef& out, const Bytes& view) {
   out->started = true;
-  const bool shared = peers_->TakesShared(out->to) && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes;
+  const bool shared = transfers_->TakesShared(out->to) && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes;
   const std::optional<Bytes> stretch = shared ? std::nullopt : out->region.In(view);
   if (stretch.has_value()) return Hand(out, *stretch);
   arrays_->Await(CopyAside(out, view, shared), [this, out](const absl::StatusOr<Bytes>& region) { Hand(out, region); });
@@ -123,7 +123,7 @@ Future<Bytes> Moves::CopyAside(const OutgoingRef& out, const Bytes& view, bool s
 // Sends from a copy of the whole shard in host memory, made by the runtime.
 void Moves::SendCopy(const OutgoingRef& out) {
   out->started = true;
-  const bool shared = peers_->TakesShared(out->to);
+  const bool shared = transfers_->TakesShared(out->to);
   Future<Bytes> copy;
   if (shared && out->region.whole() && !out->operation->copies[out->shard.get()].valid()) {
     copy = out->operation->copies[out->shard.get()] =
@@ -143,12 +143,12 @@ void Moves::SendCopy(const OutgoingRef& out) {
 void Moves::Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region) {
   if (!region.ok()) return FailSend(out, region.status());
   out->operation->bytes += static_cast<int64_t>(region->size());
-  peers_->Send(out->to, out->transfer, out->operation->session, *region,
-               [operation = out->operation](const absl::Status& sent) { operation->Settled(sent); });
+  transfers_->Send(out->to, out->transfer, out->operation->session, *region,
+                   [operation = out->operation](const absl::Status& sent) { operation->Settled(sent); });
 }
 
 void Moves::FailSend(const OutgoingRef& out, const absl::Status& error) {
-  peers_->SendFailed(out->to, out->transfer, error);
+  transfers_->SendFailed(out->to, out->transfer, error);
   out->operation->Settled(error);
 }
 
