@@ -107,7 +107,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
   const std::weak_ptr<bool> alive_;
   net::Connection* connection_ = nullptr;                    // constant once delivery has begun
   std::atomic<const net::ResumableLink*> stream_ = nullptr;  // if it is resumable
-  std::atomic<int64_t> last_heard_;  // in nanoseconds: an atomic absl::Time would need libatomic
+  std::atomic<int64_t> last_heard_;                          // in nanoseconds: an atomic absl::Time would need libatomic
 };
 
 ControllerLink::ControllerLink(const Environment& environment, Strand* strand, Timers* timers, LinkOptions options,

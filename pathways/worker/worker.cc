@@ -51,43 +51,51 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
 }  // namespace
 
 Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::Welcome& welcome)
-    : core_(environment.runtime, environment.strand, environment.clock, sink, environment.limits.device_memory_bytes),
+    : context_(environment.strand, environment.clock, sink, HostId(welcome.host())),
+      host_memory_({.shares = environment.shares_memory && welcome.takes_shared(),
+                    .peers_in_process = environment.peers_in_process,
+                    .copy_pool = environment.copy_pool}),
+      arrays_(&context_, environment.runtime, environment.limits.device_memory_bytes),
+      order_(static_cast<int>(environment.runtime->devices().size()), &arrays_.hazards()),
+      spill_(&arrays_),
       checksum_(environment.checksum),
       examine_machine_(environment.examine_machine),
-      program_nodes_(&core_, [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
-      programs_(&core_, environment.compile_pool, environment.compile_cache),
-      runner_(&core_, &programs_, environment.next_launch_id),
-      lanes_(&core_, environment.timers, environment.limits.staging_bytes),
-      puts_(&core_, &lanes_, environment.limits.staging_bytes),
-      fetches_(&core_, &lanes_, environment.limits.fetch_bytes),
-      aliases_(&core_),
-      expectations_(&core_),
-      host_calls_(&core_, &lanes_),
-      functions_(&core_, environment.python,
+      program_nodes_(&context_, &arrays_.store(), [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
+      programs_(&context_, environment.runtime, environment.compile_pool, environment.compile_cache),
+      runner_({.context = &context_,
+               .arrays = &arrays_,
+               .order = &order_,
+               .spill = &spill_,
+               .programs = &programs_,
+               .next_launch_id = environment.next_launch_id,
+               .launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); }}),
+      lanes_(&context_, &host_memory_.blocks(), environment.timers, environment.limits.staging_bytes),
+      puts_(&context_, &arrays_, &host_memory_.blocks(), &lanes_, environment.limits.staging_bytes),
+      fetches_(&context_, &arrays_, &host_memory_, &lanes_, environment.limits.fetch_bytes),
+      aliases_(&context_, &arrays_),
+      expectations_(&context_, &arrays_),
+      host_calls_(&context_, environment.runtime, &lanes_),
+      functions_(&context_, &arrays_, environment.python,
                  [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
                    host_calls_.Call(request, std::move(done));
                  }),
-      peers_(&core_, environment.transport, HostId(welcome.host()), welcome.incarnation()),
-      reports_(&core_, &peers_, environment.timers),
-      moves_(&core_, &peers_, environment.limits.staging_bytes),
-      files_(&core_, environment.client_files, environment.disk, environment.limits.file_bytes),
-      tracing_(&core_),
-      housekeeping_(&core_, &peers_, HostId(welcome.host()), environment.timers, MakeDuties(), program_nodes_.Operators()) {
-  core_.host = HostId(welcome.host());
-  core_.shares_memory = environment.shares_memory && welcome.takes_shared();
-  core_.peers_in_process = environment.peers_in_process;
-  core_.copy_pool = environment.copy_pool;
-  peers_.set_checksum(checksum_);
-  core_.launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); };
+      peers_(&context_, &host_memory_, environment.transport, welcome.incarnation()),
+      reports_(&context_, &peers_.frames(), environment.timers),
+      moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes),
+      files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes),
+      tracing_(&context_.recorder()),
+      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), program_nodes_.Operators()) {
+  peers_.transfers().set_checksum(checksum_);
   if (!environment.shares_memory) return;
   if (environment.transport != nullptr) {
     auto files = environment.transport->ListenForFiles();  // simulated networks have no such sockets
     if (files.ok()) lanes_.ShareMemory(*std::move(files));
   }
   Executor* const sweeper = environment.copy_pool != nullptr ? environment.copy_pool : environment.strand;
-  if (environment.timers != nullptr) core_.shared.SweepEvery(net::SharedMemoryFactory::kSweepPeriod, environment.timers, sweeper);
+  if (environment.timers != nullptr)
+    host_memory_.shared().SweepEvery(net::SharedMemoryFactory::kSweepPeriod, environment.timers, sweeper);
   if (net::VerifyProbe(net::ReadName(welcome.probe().memory()), welcome.probe().secret()))
-    core_.outbox.Add()->mutable_shared_verified();
+    context_.outbox().Add()->mutable_shared_verified();
 }
 
 Worker::~Worker() = default;
@@ -105,7 +113,7 @@ absl::Status Worker::Handle(const v1::ToWorker& batch, const Bytes& payload) {
 }
 
 void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
-  if (core_.recorder.on()) tracing_.Prepared(command);
+  if (context_.recorder().on()) tracing_.Prepared(command);
   switch (command.kind_case()) {
     case v1::Command::kPeers:
       return SetPeers(command.peers());
@@ -116,15 +124,14 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kExecute:
       return Execute(command.execute());
     case v1::Command::kGrant:
-      return core_.order.Grant(command.grant());
+      return order_.Grant(command.grant());
     case v1::Command::kPut:
       return puts_.Put(command.put(), payload);
     case v1::Command::kChunk:
-      if (core_.ended.contains(SessionId(command.chunk().session())))
-        return;  // shared memory too: the controller has released it
+      if (context_.ended(SessionId(command.chunk().session()))) return;  // shared memory too: the controller has released it
       return puts_.AddChunk(command.chunk(), payload);
     case v1::Command::kAbortTransfer:
-      if (core_.ended.contains(SessionId(command.abort_transfer().session()))) return;
+      if (context_.ended(SessionId(command.abort_transfer().session()))) return;
       return puts_.Abort(command.abort_transfer());
     case v1::Command::kFetch:
       return fetches_.Fetch(command.fetch());
@@ -185,7 +192,7 @@ void Worker::Execute(const v1::Execute& command) {
 
 void Worker::SetPeers(const v1::Peers& peers) {
   programs_.SetPeers(peers);
-  moves_.SetPeers(peers);
+  peers_.SetPeers(peers);
   reports_.SetPeers(peers);
 }
 
@@ -196,7 +203,7 @@ Housekeeping::Duties Worker::MakeDuties() {
   duties.metrics = [this] { return Metrics(); };
   duties.clean_up = [this](const v1::CleanUp& what) { CleanUp(what); };
   duties.abort_launch = [this](const v1::AbortLaunch& abort) {
-    core_.runtime->AbortLaunch(ProgramExecutor::LaunchNumber(abort.launch()), FromProto(abort.status()));
+    arrays_.runtime()->AbortLaunch(ProgramExecutor::LaunchNumber(abort.launch()), FromProto(abort.status()));
   };
   duties.end_trace = [this] { return tracing_.End(); };
   duties.examine = [this] {
@@ -209,20 +216,20 @@ Housekeeping::Duties Worker::MakeDuties() {
 
 v1::HealthReport Worker::Health() const {
   v1::HealthReport report;
-  report.set_commands_parked(core_.hazards.parked());
-  report.set_executions_waiting(core_.order.held());
-  report.set_memory_waits(core_.memory.waiting());
+  report.set_commands_parked(arrays_.hazards().parked());
+  report.set_executions_waiting(order_.held());
+  report.set_memory_waits(arrays_.memory().waiting());
   return report;
 }
 
 v1::MetricsReport Worker::Metrics() const {
   v1::MetricsReport report;
   *report.mutable_memory() = Memory();
-  report.set_launches(core_.order.ended());
-  report.set_device_microseconds(core_.order.device_microseconds());
-  report.set_spilled_bytes(core_.ledger->moved_out_bytes());
-  report.set_moved_out(core_.spill.moved_out());
-  report.set_moved_back(core_.spill.moved_back());
+  report.set_launches(order_.ended());
+  report.set_device_microseconds(order_.device_microseconds());
+  report.set_spilled_bytes(arrays_.ledger().moved_out_bytes());
+  report.set_moved_out(spill_.moved_out());
+  report.set_moved_back(spill_.moved_back());
   *report.mutable_dataflow() = housekeeping_.Counters();
   return report;
 }
@@ -231,8 +238,8 @@ void Worker::Configure(const v1::HostConfig& config) {
   if (config.version() < configuration_) return;  // an outdated configuration
   configuration_ = config.version();
   housekeeping_.SetCoalescing(config.coalescing());
-  peers_.set_checksum(checksum_ || config.checksum());
-  core_.spill.Enable(config.spill());
+  peers_.transfers().set_checksum(checksum_ || config.checksum());
+  spill_.Enable(config.spill());
   tracing_.Record(config.recording());
 }
 
@@ -245,12 +252,12 @@ void Worker::CleanUp(const v1::CleanUp& what) {
 }
 
 void Worker::Release(const v1::Release& command) {
-  for (uint64_t array : command.arrays()) core_.store.Release(ArrayId(array));
+  for (uint64_t array : command.arrays()) arrays_.store().Release(ArrayId(array));
 }
 
 void Worker::ReleaseOwner(SessionId session) {
-  core_.ended.insert(session);
-  core_.store.ReleaseOwner(session);
+  context_.End(session);
+  arrays_.store().ReleaseOwner(session);
   programs_.ReleaseOwner(session);
   fetches_.ReleaseOwner(session);
   host_calls_.ReleaseOwner(session);
@@ -260,30 +267,30 @@ void Worker::ReleaseOwner(SessionId session) {
   lanes_.ReleaseOwner(session);
   expectations_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
-  core_.order.ReleaseOwner(session);
-  core_.shared.Forget(session.v);
+  order_.ReleaseOwner(session);
+  host_memory_.shared().Forget(session.v);
 }
 
 v1::MemoryReport Worker::Memory() const {
   v1::MemoryReport report;
-  report.set_arrays(core_.store.arrays());
-  for (int d = 0; d < static_cast<int>(core_.runtime->devices().size()); ++d) {
+  report.set_arrays(arrays_.store().arrays());
+  for (int d = 0; d < static_cast<int>(arrays_.runtime()->devices().size()); ++d) {
     auto* device = report.add_devices();
-    device->set_used_bytes(core_.ledger->used(d));
-    device->set_peak_bytes(core_.ledger->peak(d));
-    device->set_limit_bytes(core_.ledger->limit());
-    if (core_.ledger->limit() == 0) {
-      if (absl::StatusOr<device::MemoryUsage> usage = core_.runtime->Memory(d); usage.ok())
+    device->set_used_bytes(arrays_.ledger().used(d));
+    device->set_peak_bytes(arrays_.ledger().peak(d));
+    device->set_limit_bytes(arrays_.ledger().limit());
+    if (arrays_.ledger().limit() == 0) {
+      if (absl::StatusOr<device::MemoryUsage> usage = arrays_.runtime()->Memory(d); usage.ok())
         device->set_limit_bytes(usage->limit_bytes);
     }
-    for (const auto& [session, bytes] : core_.ledger->UsedBySession(d)) (*device->mutable_used_by_session())[session] = bytes;
+    for (const auto& [session, bytes] : arrays_.ledger().UsedBySession(d)) (*device->mutable_used_by_session())[session] = bytes;
   }
   return report;
 }
 
 void Worker::Idle() {
-  core_.memory.Poll();
-  core_.outbox.Flush();
+  arrays_.memory().Poll();
+  context_.outbox().Flush();
 }
 
 }  // namespace pw::worker

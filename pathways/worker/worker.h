@@ -26,10 +26,15 @@
 #include "pathways/worker/housekeeping/report_path.h"
 #include "pathways/worker/lanes/client_lanes.h"
 #include "pathways/worker/python/functions.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/host_memory.h"
+#include "pathways/worker/store/launch_order.h"
+#include "pathways/worker/store/spill.h"
 #include "pathways/worker/transfer/aliases.h"
 #include "pathways/worker/transfer/fetches.h"
 #include "pathways/worker/transfer/moves.h"
+#include "pathways/worker/transfer/peer_connections.h"
 #include "pathways/worker/transfer/puts.h"
 
 namespace pw::worker {
@@ -77,14 +82,14 @@ class Worker {
   void BulkWritable() { fetches_.Pump(); }
 
   // For the listener of peer connections.
-  Peers& peers() { return peers_; }
+  PeerConnections& peers() { return peers_; }
   // For the listener of lanes.
   ClientLanes& lanes() { return lanes_; }
-  int64_t arrays() const { return core_.store.arrays(); }
+  int64_t arrays() const { return arrays_.store().arrays(); }
   // Number of programs of many nodes in which this host has a part.
   size_t programs() const { return housekeeping_.runtime().GraphsWith(program::kNodeOperator); }
   uint64_t configuration() const { return configuration_; }  // its version
-  Spill& spill() { return core_.spill; }
+  Spill& spill() { return spill_; }
   pathways::v1::MemoryReport Memory() const;
   pathways::v1::MetricsReport Metrics() const;
   pathways::v1::HealthReport Health() const;
@@ -101,7 +106,13 @@ class Worker {
   Housekeeping::Duties MakeDuties();
   void Configure(const pathways::v1::HostConfig& config);
 
-  Core core_;
+  // State that the parts below share.
+  WorkerContext context_;
+  HostMemory host_memory_;
+  DeviceArrays arrays_;
+  LaunchOrder order_;
+  Spill spill_;
+
   const bool checksum_;  // set by this host's own flags
   const std::function<pathways::v1::Examination()> examine_machine_;
   uint64_t configuration_ = 0;
@@ -115,7 +126,7 @@ class Worker {
   Expectations expectations_;
   HostCalls host_calls_;
   Functions functions_;
-  Peers peers_;
+  PeerConnections peers_;
   ReportPath reports_;
   Moves moves_;
   ArrayFiles files_;

@@ -169,7 +169,7 @@ TEST(ClusterTest, AHostsCertificateIsMadeAnewWhileItRuns) {
   EXPECT_NE(renewed, host.welcome.certificate());
 }
 
-// Hosts refuse each other without it (worker/transfer/peers.h, PE-1).
+// Hosts refuse each other without it (worker/transfer/peer_connections.h, PE-1).
 TEST(ClusterTest, WhatHostsShowEachOtherCannotBeToldFromTheTime) {
   const auto joined = [] {
     TestCluster t(0, 0);

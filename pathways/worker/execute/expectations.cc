@@ -12,14 +12,14 @@ namespace v1 = pathways::v1;
 
 // A Fulfil whose shards have not all settled yet.
 struct Expectations::Pending {
-  Core* core;
+  Outbox* outbox;
   uint64_t op;
   size_t left = 1;  // one for the command itself
   absl::Status status;
 
   void Settled(const absl::Status& shard) {
     status.Update(shard);
-    if (--left == 0) core->outbox.Done(op, status);
+    if (--left == 0) outbox->Done(op, status);
   }
 };
 
@@ -27,17 +27,17 @@ void Expectations::Expect(const v1::Expect& command) {
   const ArrayId array(command.array());
   if (command.under_way()) return Begin(array);
   const SessionId session(command.session());
-  const int devices = static_cast<int>(core_->runtime->devices().size());
+  const int devices = static_cast<int>(arrays_->runtime()->devices().size());
   Expected expected{session, {}, false};
   for (const v1::Placement& placement : command.placements()) {
     if (placement.local_device() < 0 || placement.local_device() >= devices) {
-      return core_->store.Poison(array,
-                                 absl::InvalidArgumentError(absl::StrCat("there is no local device ", placement.local_device(),
-                                                                         "; this host has ", devices)),
-                                 session);
+      return arrays_->store().Poison(array,
+                                     absl::InvalidArgumentError(absl::StrCat(
+                                         "there is no local device ", placement.local_device(), "; this host has ", devices)),
+                                     session);
     }
-    ShardRef shard = core_->NewShard(placement.local_device(), session);
-    core_->store.Bind(array, placement.shard(), shard, session);
+    ShardRef shard = arrays_->NewShard(placement.local_device(), session);
+    arrays_->store().Bind(array, placement.shard(), shard, session);
     expected.targets.push_back({placement.shard(), std::move(shard), placement.memory_kind()});
   }
   expected_.insert({array, std::move(expected)});
@@ -46,18 +46,18 @@ void Expectations::Expect(const v1::Expect& command) {
 void Expectations::Begin(ArrayId array) {
   auto it = expected_.find(array);
   if (it == expected_.end() || std::exchange(it->second.under_way, true)) return;
-  core_->memory.Begin();
+  arrays_->memory().Begin();
 }
 
 Expectations::Expected Expectations::Take(Map::iterator it) {
   Expected expected = std::move(it->second);
   expected_.erase(it);
-  if (expected.under_way) core_->memory.End();
+  if (expected.under_way) arrays_->memory().End();
   return expected;
 }
 
 void Expectations::Fulfil(const v1::Fulfil& command) {
-  auto pending = std::make_shared<Pending>(Pending{core_, command.op()});
+  auto pending = std::make_shared<Pending>(Pending{&context_->outbox(), command.op()});
   auto it = expected_.find(ArrayId(command.array()));
   if (it == expected_.end()) return pending->Settled(absl::OkStatus());  // its session has ended
   const Expected expected = Take(it);
@@ -65,8 +65,8 @@ void Expectations::Fulfil(const v1::Fulfil& command) {
   const ArrayId source_id(command.source());
   std::vector<ShardRef> sources;
   for (const Target& target : expected.targets)
-    sources.push_back(error.ok() ? core_->store.FindOrFailed(source_id, target.index) : nullptr);
-  core_->store.Release(source_id);
+    sources.push_back(error.ok() ? arrays_->store().FindOrFailed(source_id, target.index) : nullptr);
+  arrays_->store().Release(source_id);
   for (size_t i = 0; i < expected.targets.size(); ++i) {
     const Target& target = expected.targets[i];
     ++pending->left;
@@ -81,9 +81,9 @@ void Expectations::Fulfil(const v1::Fulfil& command) {
     task->run = [this, target, source = sources[i], raw = task.get()](const absl::Status&) {
       return Become(target, source, raw->OtherReaders(*source));
     };
-    core_->hazards.Hold(task);
-    core_->hazards.Submit(task);
-    sources[i]->OnSettled([core = core_, task] { core->hazards.Release(task); });
+    arrays_->hazards().Hold(task);
+    arrays_->hazards().Submit(task);
+    sources[i]->OnSettled([hazards = &arrays_->hazards(), task] { hazards->Release(task); });
   }
   pending->Settled(absl::OkStatus());
 }
@@ -109,10 +109,10 @@ Hazards::Outcome Expectations::Become(const Target& target, const ShardRef& sour
 void Expectations::Copy(const Target& target, const ShardRef& source) {
   device::DeviceBuffer* from = source->buffer();
   if (from == nullptr) return target.shard->SetFailed(absl::InternalError("the source of an expected array was consumed"));
-  core_->Await(
+  arrays_->Await(
       from->ToHost(), [this, target, source, dtype = from->dtype(), dims = from->dims()](const absl::StatusOr<Bytes>& bytes) {
         if (!bytes.ok()) return target.shard->SetFailed(bytes.status());
-        Place(core_, target.shard, {*bytes, dtype, dims, std::nullopt, false}, target.memory_kind, [](const absl::Status&) {});
+        Place(arrays_, target.shard, {*bytes, dtype, dims, std::nullopt, false}, target.memory_kind, [](const absl::Status&) {});
       });
 }
 

@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
 
 namespace pw::worker {
 
 class Expectations {
  public:
-  explicit Expectations(Core* core) : core_(core) {}
+  Expectations(WorkerContext* context, DeviceArrays* arrays) : context_(context), arrays_(arrays) {}
 
   void Expect(const pathways::v1::Expect& command);
   void Fulfil(const pathways::v1::Fulfil& command);
@@ -48,7 +49,8 @@ class Expectations {
   Hazards::Outcome Become(const Target& target, const ShardRef& source, int other_readers);
   void Copy(const Target& target, const ShardRef& source);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
   Map expected_;
 };
 

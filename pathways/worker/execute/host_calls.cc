@@ -10,9 +10,10 @@
 namespace pw::worker {
 namespace v1 = pathways::v1;
 
-HostCalls::HostCalls(Core* core, ClientLanes* lanes) : core_(core), lanes_(lanes) {
-  core->runtime->SetHostCallHandler(
-      [this, strand = core->strand, alive = core->alive()](device::HostCallRequest request, DoneFn done) {
+HostCalls::HostCalls(WorkerContext* context, device::DeviceRuntime* runtime, ClientLanes* lanes)
+    : context_(context), runtime_(runtime), lanes_(lanes) {
+  runtime_->SetHostCallHandler(
+      [this, strand = context->strand(), alive = context->alive()](device::HostCallRequest request, DoneFn done) {
         auto shared = std::make_shared<device::HostCallRequest>(std::move(request));
         strand->Post([this, alive, shared, done = std::move(done)]() mutable {
           if (alive.expired())
@@ -23,7 +24,7 @@ HostCalls::HostCalls(Core* core, ClientLanes* lanes) : core_(core), lanes_(lanes
 }
 
 HostCalls::~HostCalls() {
-  core_->runtime->SetHostCallHandler(nullptr);
+  runtime_->SetHostCallHandler(nullptr);
   absl::flat_hash_map<uint64_t, Pending> pending;
   pending.swap(pending_);
   for (uint64_t call : SortedKeys(pending))
@@ -31,14 +32,14 @@ HostCalls::~HostCalls() {
 }
 
 void HostCalls::Call(const device::HostCallRequest& request, DoneFn done) {
-  if (core_->ended.contains(request.session))
+  if (context_->ended(request.session))
     return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
   if (lanes_->Serves(request.session)) return lanes_->Call(request, std::move(done));
   const uint64_t call = next_call_++;
   pending_[call] = {request.session, std::move(done)};
   std::vector<Bytes> payload;
   for (const device::HostCallOperand& operand : request.operands) payload.push_back(operand.data);
-  v1::HostCall* message = core_->outbox.Add(std::move(payload))->mutable_host_call();
+  v1::HostCall* message = context_->outbox().Add(std::move(payload))->mutable_host_call();
   message->set_call(call);
   message->set_session(request.session.v);
   message->set_callback(request.callback);

@@ -13,15 +13,16 @@
 #include <functional>
 
 #include "absl/container/flat_hash_map.h"
+#include "pathways/device/device.h"
 #include "pathways/worker/lanes/client_lanes.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 
 namespace pw::worker {
 
 class HostCalls {
  public:
   // Takes over the runtime's host callbacks until it is destroyed.
-  HostCalls(Core* core, ClientLanes* lanes);
+  HostCalls(WorkerContext* context, device::DeviceRuntime* runtime, ClientLanes* lanes);
   ~HostCalls();
 
   // Calls a function of a session's client. REQUIRES: on the strand. `done` may run on any thread.
@@ -35,7 +36,8 @@ class HostCalls {
     SessionId session;
     DoneFn done;
   };
-  Core* const core_;
+  WorkerContext* const context_;
+  device::DeviceRuntime* const runtime_;
   ClientLanes* const lanes_;
   uint64_t next_call_ = 1;
   absl::flat_hash_map<uint64_t, Pending> pending_;

@@ -59,8 +59,14 @@ struct ProgramExecutor::Run : ProgramExecutor::Link {
   const device::ProgramInfo& info() const { return program->loaded->info(); }
 };
 
-ProgramExecutor::ProgramExecutor(Core* core, Programs* programs, int* next_launch_id)
-    : core_(core), programs_(programs), next_launch_id_(next_launch_id) {}
+ProgramExecutor::ProgramExecutor(const Dependencies& dependencies)
+    : context_(dependencies.context),
+      arrays_(dependencies.arrays),
+      order_(dependencies.order),
+      spill_(dependencies.spill),
+      programs_(dependencies.programs),
+      next_launch_id_(dependencies.next_launch_id),
+      launch_failed_(dependencies.launch_failed) {}
 
 // Unlinks the runs, because devices may still hold them.
 ProgramExecutor::~ProgramExecutor() {
@@ -106,9 +112,9 @@ void ProgramExecutor::Execute(const v1::Execute& command) {
     const absl::Status error =
         absl::NotFoundError(absl::StrCat(ToString(ExecutableId(command.executable())),
                                          " is not loaded on this host: it was dropped, or compiled for other hosts"));
-    for (ArrayId id : run->result_ids) core_->store.Poison(id, error, run->session);
-    core_->outbox.Done(run->enqueued_op, absl::OkStatus());
-    core_->outbox.Done(run->op, error);
+    for (ArrayId id : run->result_ids) arrays_->store().Poison(id, error, run->session);
+    context_->outbox().Done(run->enqueued_op, absl::OkStatus());
+    context_->outbox().Done(run->op, error);
     return;
   }
   Resolve(run, command.grant());
@@ -120,7 +126,7 @@ void ProgramExecutor::Resolve(const RunRef& run, uint64_t grant) {
   run->task = std::make_shared<Hazards::Task>();
   Hazards::Task& task = *run->task;
   for (size_t p = 0; p < run->positions(); ++p) {
-    for (ArrayId id : run->arg_ids) run->args.push_back(core_->store.FindOrFailed(id, run->program->shard(p)));
+    for (ArrayId id : run->arg_ids) run->args.push_back(arrays_->store().FindOrFailed(id, run->program->shard(p)));
   }
   task.reads = run->args;
   if (run->program->loaded != nullptr) {
@@ -136,34 +142,34 @@ void ProgramExecutor::Resolve(const RunRef& run, uint64_t grant) {
   }
   for (size_t p = 0; p < run->positions(); ++p) {
     for (ArrayId id : run->result_ids) {
-      run->results.push_back(core_->NewShard(run->program->devices[p], run->session));
-      core_->store.Bind(id, run->program->shard(p), run->results.back(), run->session);
+      run->results.push_back(arrays_->NewShard(run->program->devices[p], run->session));
+      arrays_->store().Bind(id, run->program->shard(p), run->results.back(), run->session);
     }
   }
   task.run = [this, run](const absl::Status& inputs) { return Start(run, inputs); };
   if (run->program->pending) {
     // Its donations are not known yet, so it donates nothing: commands that arrive meanwhile may read the same arrays.
-    core_->hazards.Hold(run->task);
-    run->program->waiters.push_back([this, alive = core_->alive(), run] {
+    arrays_->hazards().Hold(run->task);
+    run->program->waiters.push_back([this, alive = context_->alive(), run] {
       if (alive.expired()) return;
       if (run->program->loaded != nullptr) ForgetDonated(*run);
       TellEnqueued(*run);
-      core_->hazards.Release(run->task);
+      arrays_->hazards().Release(run->task);
     });
   }
   run->turn.when_granted = [this, raw = run.get()] {
     raw->granted = true;
     TellEnqueued(*raw);
   };
-  core_->order.Enter(&run->turn, grant, run->session, &run->program->devices, run->task);
-  core_->hazards.Submit(run->task);
+  order_->Enter(&run->turn, grant, run->session, &run->program->devices, run->task);
+  arrays_->hazards().Submit(run->task);
 }
 
 // Later commands cannot see a donated array, whether or not its memory is taken over.
 void ProgramExecutor::ForgetDonated(const Run& run) {
   for (int32_t k : run.info().donated_inputs) {
     if (static_cast<size_t>(k) >= run.arg_ids.size() || std::count(run.forbidden.begin(), run.forbidden.end(), k) > 0) continue;
-    core_->store.Release(run.arg_ids[k]);
+    arrays_->store().Release(run.arg_ids[k]);
   }
 }
 
@@ -224,7 +230,7 @@ Hazards::Outcome ProgramExecutor::Start(const RunRef& run, const absl::Status& i
   } else {
     Finish(run, status);
   }
-  core_->order.Leave(&run->turn);
+  order_->Leave(&run->turn);
   return Hazards::Outcome::kDone;
 }
 
@@ -238,7 +244,7 @@ std::vector<ShardRef> ProgramExecutor::MovedOut(const Run& run) {
 }
 
 MemoryGate::Verdict ProgramExecutor::Admit(const RunRef& run, absl::Status* why) {
-  if (core_->ledger->limit() == 0) return MemoryGate::Verdict::kRoom;
+  if (arrays_->ledger().limit() == 0) return MemoryGate::Verdict::kRoom;
   int64_t each = 0;
   for (int64_t bytes : run->program->output_bytes) each += bytes;
   absl::InlinedVector<MemoryGate::Need, 8> needs;
@@ -249,7 +255,7 @@ MemoryGate::Verdict ProgramExecutor::Admit(const RunRef& run, absl::Status* why)
   for (const ShardRef& shard : MovedOut(*run)) add(shard->device(), shard->moved_out());
   // Donated inputs become outputs.
   for (const ShardRef& shard : run->task->consumes) add(shard->device(), -shard->bytes() - shard->moved_out());
-  return core_->memory.Admit(needs, run->task, why);
+  return arrays_->memory().Admit(needs, run->task, why);
 }
 
 void ProgramExecutor::Launch(const RunRef& run) {
@@ -262,7 +268,7 @@ void ProgramExecutor::Launch(const RunRef& run) {
     if (std::count(run->given.begin(), run->given.end(), k) == 0) options.non_donatable.push_back(k);
   }
   for (const ShardRef& shard : MovedOut(*run)) {
-    if (absl::Status back = core_->spill.BringBack(*shard); !back.ok()) return Finish(run, back);
+    if (absl::Status back = spill_->BringBack(*shard); !back.ok()) return Finish(run, back);
   }
   absl::InlinedVector<device::DeviceBuffer*, 32> buffers;
   for (const ShardRef& shard : run->args) buffers.push_back(shard->buffer());
@@ -270,7 +276,7 @@ void ProgramExecutor::Launch(const RunRef& run) {
     return Finish(
         run, absl::FailedPreconditionError(absl::StrCat("an argument of program '", info.name, "' has been donated or deleted")));
   }
-  run->started = core_->clock->Now();
+  run->started = context_->clock()->Now();
   absl::StatusOr<device::Launch> launch = run->program->loaded->Execute(buffers, options);
   if (!launch.ok()) return Finish(run, launch.status());
   run->busy = std::move(launch->busy);
@@ -281,13 +287,13 @@ void ProgramExecutor::Launch(const RunRef& run) {
   for (size_t i = 0; i < run->results.size(); ++i) {
     run->results[i]->SetLive(std::move(launch->outputs[i]), run->program->output_bytes[i % results]);
   }
-  core_->Await(launch->done, [this, run](const absl::StatusOr<Unit>& done) { Finish(run, done.status()); });
+  arrays_->Await(launch->done, [this, run](const absl::StatusOr<Unit>& done) { Finish(run, done.status()); });
 }
 
 // Reports that the program is compiled and the execution has its turn, or that it ended without them.
 void ProgramExecutor::TellEnqueued(Run& run, bool ended) {
   if (run.enqueued_op != 0 && (ended || (run.granted && !run.program->pending)))
-    core_->outbox.Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
+    context_->outbox().Done(std::exchange(run.enqueued_op, 0), absl::OkStatus());
 }
 
 // Adds to the error the host that the runtime reports as gone.
@@ -320,11 +326,11 @@ void ProgramExecutor::Finish(const RunRef& run, const absl::Status& status) {
   absl::Duration took;
   const double busy = reason.ok() ? Charge(*run, &took) : 0;
   if (reason.ok() && run->report_time) {
-    core_->outbox.DoneTimed(run->op, absl::ToDoubleMicroseconds(took), busy);
+    context_->outbox().DoneTimed(run->op, absl::ToDoubleMicroseconds(took), busy);
   } else {
-    core_->outbox.Done(run->op, reason, busy);
+    context_->outbox().Done(run->op, reason, busy);
   }
-  if (core_->recorder.on() && run->started > absl::InfinitePast()) Record(*run);
+  if (context_->recorder().on() && run->started > absl::InfinitePast()) Record(*run);
   run->args.clear();
   run->results.clear();
   run->task = nullptr;
@@ -336,21 +342,21 @@ double ProgramExecutor::Charge(Run& run, absl::Duration* took) {
   if (run.busy != nullptr) {
     run.started = run.busy->begin;
     *took = run.busy->end - run.busy->begin;
-    return core_->order.Charge(devices, *run.busy);
+    return order_->Charge(devices, *run.busy);
   }
-  const absl::Time now = core_->clock->Now();
+  const absl::Time now = context_->clock()->Now();
   *took = now - run.started;
-  return core_->order.Charge(devices, run.started, now);
+  return order_->Charge(devices, run.started, now);
 }
 
 // Records the run. It ends when its devices end, if the runtime reports that: a busy worker may notice it much later.
 void ProgramExecutor::Record(const Run& run) {
-  const absl::Time end = run.busy != nullptr ? run.busy->end : core_->clock->Now();
+  const absl::Time end = run.busy != nullptr ? run.busy->end : context_->clock()->Now();
   trace::Links links{.flow = run.op, .gang = run.gang};
   for (ArrayId id : run.arg_ids) links.needs.push_back(id.v);
   for (ArrayId id : run.result_ids) links.makes.push_back(id.v);
   for (int device : run.program->devices) {
-    core_->recorder.Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, end, links);
+    context_->recorder().Span(trace::Kind::kRun, DeviceTrack(device), run.info().name, run.started, end, links);
     links.needs.clear();  // once is enough
     links.makes.clear();
   }
@@ -361,9 +367,9 @@ void ProgramExecutor::TellOthers(const Run& run, const absl::Status& status) {
   failed.set_launch(run.launch);
   *failed.mutable_status() = ToProto(status);
   for (uint32_t host : run.program->hosts) {
-    if (HostId(host) != core_->host) failed.add_hosts(host);
+    if (HostId(host) != context_->self()) failed.add_hosts(host);
   }
-  core_->launch_failed(failed);
+  launch_failed_(failed);
 }
 
 int ProgramExecutor::NextLaunchId() {

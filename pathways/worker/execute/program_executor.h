@@ -10,18 +10,34 @@
 // Lives on the worker's strand.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "pathways/v1/examination.pb.h"
+#include "pathways/v1/housekeeping.pb.h"
 #include "pathways/worker/execute/programs.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/launch_order.h"
+#include "pathways/worker/store/spill.h"
 
 namespace pw::worker {
 
 class ProgramExecutor {
  public:
-  ProgramExecutor(Core* core, Programs* programs, int* next_launch_id);
+  // All outlive this.
+  struct Dependencies {
+    WorkerContext* context;
+    DeviceArrays* arrays;
+    LaunchOrder* order;
+    Spill* spill;
+    Programs* programs;
+    int* next_launch_id;
+    // Reports a failed launch over several hosts to the controller.
+    std::function<void(const pathways::v1::LaunchFailed&)> launch_failed;
+  };
+  explicit ProgramExecutor(const Dependencies& dependencies);
   ~ProgramExecutor();
 
   void Execute(const pathways::v1::Execute& command);
@@ -60,9 +76,13 @@ class ProgramExecutor {
   void TellOthers(const Run& run, const absl::Status& status);
   int NextLaunchId();
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
+  LaunchOrder* const order_;
+  Spill* const spill_;
   Programs* const programs_;
   int* const next_launch_id_;
+  const std::function<void(const pathways::v1::LaunchFailed&)> launch_failed_;
   Link unfinished_;
 };
 

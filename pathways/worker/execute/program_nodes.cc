@@ -45,8 +45,9 @@ class ProgramNodes::Node : public dataflow::Operator {
   Templates* const templates_;
 };
 
-ProgramNodes::ProgramNodes(Core* core, Dispatch dispatch) : core_(core), dispatch_(std::move(dispatch)) {
-  core_->outbox.SetLocal(
+ProgramNodes::ProgramNodes(WorkerContext* context, ObjectStore* store, Dispatch dispatch)
+    : context_(context), store_(store), dispatch_(std::move(dispatch)) {
+  context_->outbox().SetLocal(
       [this](uint64_t op, const absl::Status& status, double microseconds) { Completed(op, status, microseconds); });
 }
 
@@ -70,10 +71,10 @@ absl::StatusOr<ProgramNodes::BeginningRef> ProgramNodes::BeginningOf(const dataf
     return absl::InvalidArgumentError("the argument of a program's run does not parse");
   for (const v1::ProgramRun::Stage& stage : run->message.stages()) {
     run->stages.push_back({stage.op(), stage.executes(), stage.executes()});
-    if (stage.op() != 0 && stage.executes() == 0) core_->outbox.Done(stage.op(), absl::OkStatus());
+    if (stage.op() != 0 && stage.executes() == 0) context_->outbox().Done(stage.op(), absl::OkStatus());
   }
-  if (core_->recorder.on())
-    core_->recorder.Instant(trace::Kind::kPrepare, "commands", "run_program", {.flow = run->message.op()});
+  if (context_->recorder().on())
+    context_->recorder().Instant(trace::Kind::kPrepare, "commands", "run_program", {.flow = run->message.op()});
   const uint64_t number = next_run_++;
   runs_[number] = std::move(run);
   const BeginningRef beginning(new Beginning{this, number, context.run, ProgramOf(context.graph)});
@@ -151,7 +152,7 @@ void ProgramNodes::TakePlace(Underway* run, v1::Command* command) {
 
 // The node's commands are not carried out. Its Executes count as completed.
 void ProgramNodes::Refuse(Underway* run, const Templates& node, const absl::Status& error) {
-  for (uint64_t result : run->message.results()) core_->store.Poison(ArrayId(result), error, SessionId(run->message.session()));
+  for (uint64_t result : run->message.results()) store_->Poison(ArrayId(result), error, SessionId(run->message.session()));
   if (run->error.ok()) {
     run->error = error;
     run->first_failed = run->begun;
@@ -186,7 +187,7 @@ void ProgramNodes::Executed(Underway* run, uint32_t stage, double device_microse
   if (stage == kNoStage) return;
   Stage& done = run->stages[stage];
   done.device_microseconds += device_microseconds;
-  if (--done.left == 0 && done.op != 0) core_->outbox.Done(done.op, absl::OkStatus(), done.device_microseconds);
+  if (--done.left == 0 && done.op != 0) context_->outbox().Done(done.op, absl::OkStatus(), done.device_microseconds);
 }
 
 void ProgramNodes::CountDown(uint64_t number) {
@@ -203,14 +204,14 @@ void ProgramNodes::Finish(const Underway& run) {
   if (!run.error.ok()) {
     bool first_told = false;
     for (int r = 0; r < run.message.results_size(); ++r) {
-      const ShardRef failed = FindFailed(core_->store, ArrayId(run.message.results(r)));
+      const ShardRef failed = FindFailed(*store_, ArrayId(run.message.results(r)));
       if (failed == nullptr) continue;
-      core_->outbox.Poisoned(op, failed->error(), {static_cast<uint32_t>(r)});
+      context_->outbox().Poisoned(op, failed->error(), {static_cast<uint32_t>(r)});
       first_told = first_told || failed->error() == run.error;
     }
-    if (!first_told) core_->outbox.Poisoned(op, run.error, {});
+    if (!first_told) context_->outbox().Poisoned(op, run.error, {});
   }
-  core_->outbox.Done(op, absl::OkStatus(), run.device_microseconds);
+  context_->outbox().Done(op, absl::OkStatus(), run.device_microseconds);
 }
 
 }  // namespace pw::worker

@@ -22,7 +22,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "pathways/dataflow/operator.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/object_store.h"
 
 namespace pw::worker {
 
@@ -31,7 +32,7 @@ class ProgramNodes {
   using Dispatch = std::function<void(const pathways::v1::Command&)>;
 
   // Registers for the outbox's local completions.
-  ProgramNodes(Core* core, Dispatch dispatch);
+  ProgramNodes(WorkerContext* context, ObjectStore* store, Dispatch dispatch);
 
   // Returns a registry with the operator. This must outlive the runtime that uses it.
   dataflow::Operators Operators();
@@ -92,7 +93,8 @@ class ProgramNodes {
   void CountDown(uint64_t number);
   void Finish(const Underway& run);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  ObjectStore* const store_;
   const Dispatch dispatch_;
   absl::flat_hash_map<const dataflow::GraphPart*, ProgramRef> programs_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Underway>> runs_;

@@ -10,6 +10,7 @@
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/worker/execute/program_checks.h"
+#include "pathways/worker/store/shard.h"
 
 namespace pw::worker {
 namespace {
@@ -86,7 +87,7 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   program->session = SessionId(command.session());
   programs_[ExecutableId(command.executable())] = program;
   absl::StatusOr<device::CompileRequest> request =
-      ToRequest(command, payload, core_->runtime->devices().size(), core_->host, program.get());
+      ToRequest(command, payload, runtime_->devices().size(), context_->self(), program.get());
   if (!request.ok()) {
     Result failed;
     failed.program = request.status();
@@ -94,11 +95,11 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   }
   program->devices = request->devices;
   for (const auto& process : command.processes()) {
-    if (HostId(process.host()) == core_->host) continue;
+    if (HostId(process.host()) == context_->self()) continue;
     processes_[process.host()] = program->processes[process.host()] = process.address();
   }
-  pool_->Post([this, alive = core_->alive(), strand = core_->strand, runtime = core_->runtime, cache = cache_,
-               clock = core_->clock, program, id = command.executable(), request = *std::move(request)]() mutable {
+  pool_->Post([this, alive = context_->alive(), strand = context_->strand(), runtime = runtime_, cache = cache_,
+               clock = context_->clock(), program, id = command.executable(), request = *std::move(request)]() mutable {
     if (alive.expired()) return;  // the worker is gone
     const absl::Time start = clock->Now();
     auto result = std::make_shared<Result>(CompileNow(runtime, *cache, request));
@@ -152,7 +153,7 @@ void Programs::Finish(uint64_t id, const ProgramRef& program, Result result) {
 }
 
 void Programs::Answer(uint64_t id, const Result& result) {
-  v1::Compiled* compiled = core_->outbox.Add()->mutable_compiled();
+  v1::Compiled* compiled = context_->outbox().Add()->mutable_compiled();
   compiled->set_executable(id);
   compiled->set_compile_seconds(result.seconds);
   if (!result.program.ok()) {
@@ -178,7 +179,7 @@ void Programs::SetPeers(const v1::Peers& peers) {
     if (auto it = known.find(peer.host()); it != known.end()) processes_.insert(known.extract(it));
   }
   for (const auto& [host, address] : known) {
-    core_->runtime->LoseProcess(address, absl::UnavailableError(absl::StrCat("host ", host, " is lost")));
+    runtime_->LoseProcess(address, absl::UnavailableError(absl::StrCat("host ", host, " is lost")));
   }
 }
 
@@ -203,32 +204,32 @@ void Programs::Describe(const v1::Describe& command) {
     loaded = program->loaded;
   }
   // Producing the text can take long, so it runs off the strand.
-  pool_->Post(
-      [this, alive = core_->alive(), strand = core_->strand, loaded, status, query = command.query(), what = command.what()] {
-        auto described = std::make_shared<v1::Described>();
-        described->set_query(query);
-        absl::Status result = status;
-        if (result.ok() && what == v1::Describe::PROGRAM_TEXT) {
-          absl::StatusOr<std::string> text = loaded->Text();
-          result = text.status();
-          if (text.ok()) described->set_text(*std::move(text));
-        } else if (result.ok() && what == v1::Describe::PROGRAM_MODULE) {
-          absl::StatusOr<std::string> module = loaded->Module();
-          result = module.status();
-          if (module.ok()) described->set_module(*std::move(module));
-        } else if (result.ok() && what == v1::Describe::COST_ANALYSIS) {
-          absl::StatusOr<std::map<std::string, double>> costs = loaded->CostAnalysis();
-          result = costs.status();
-          if (costs.ok()) described->mutable_numbers()->insert(costs->begin(), costs->end());
-        } else if (result.ok()) {
-          result =
-              absl::UnimplementedError(absl::StrCat("a worker cannot describe aspect ", static_cast<int>(what), " of a program"));
-        }
-        if (!result.ok()) *described->mutable_status() = ToProto(result);
-        strand->Post([this, alive, described] {
-          if (!alive.expired()) *core_->outbox.Add()->mutable_described() = std::move(*described);
-        });
-      });
+  pool_->Post([this, alive = context_->alive(), strand = context_->strand(), loaded, status, query = command.query(),
+               what = command.what()] {
+    auto described = std::make_shared<v1::Described>();
+    described->set_query(query);
+    absl::Status result = status;
+    if (result.ok() && what == v1::Describe::PROGRAM_TEXT) {
+      absl::StatusOr<std::string> text = loaded->Text();
+      result = text.status();
+      if (text.ok()) described->set_text(*std::move(text));
+    } else if (result.ok() && what == v1::Describe::PROGRAM_MODULE) {
+      absl::StatusOr<std::string> module = loaded->Module();
+      result = module.status();
+      if (module.ok()) described->set_module(*std::move(module));
+    } else if (result.ok() && what == v1::Describe::COST_ANALYSIS) {
+      absl::StatusOr<std::map<std::string, double>> costs = loaded->CostAnalysis();
+      result = costs.status();
+      if (costs.ok()) described->mutable_numbers()->insert(costs->begin(), costs->end());
+    } else if (result.ok()) {
+      result =
+          absl::UnimplementedError(absl::StrCat("a worker cannot describe aspect ", static_cast<int>(what), " of a program"));
+    }
+    if (!result.ok()) *described->mutable_status() = ToProto(result);
+    strand->Post([this, alive, described] {
+      if (!alive.expired()) *context_->outbox().Add()->mutable_described() = std::move(*described);
+    });
+  });
 }
 
 }  // namespace pw::worker

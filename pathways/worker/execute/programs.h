@@ -21,8 +21,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "pathways/base/threads/thread_pool.h"
+#include "pathways/device/device.h"
+#include "pathways/v1/worker.pb.h"
 #include "pathways/worker/execute/compile_cache.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 
 namespace pw::worker {
 
@@ -48,8 +50,8 @@ using ProgramRef = std::shared_ptr<Program>;
 class Programs {
  public:
   // `pool` and `cache` must outlive every compilation.
-  Programs(Core* core, Executor* pool, std::shared_ptr<const CompileCache> cache)
-      : core_(core), pool_(pool), cache_(std::move(cache)) {}
+  Programs(WorkerContext* context, device::DeviceRuntime* runtime, Executor* pool, std::shared_ptr<const CompileCache> cache)
+      : context_(context), runtime_(runtime), pool_(pool), cache_(std::move(cache)) {}
 
   // Begins to compile. `payload` has the program and its options. Find returns the program from now on.
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
@@ -75,7 +77,8 @@ class Programs {
   void Finish(uint64_t id, const ProgramRef& program, Result result);
   void Answer(uint64_t id, const Result& result);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  device::DeviceRuntime* const runtime_;
   Executor* const pool_;
   const std::shared_ptr<const CompileCache> cache_;
   absl::flat_hash_map<ExecutableId, ProgramRef> programs_;

@@ -19,17 +19,17 @@ constexpr size_t kMostEvents = 1 << 18;
 void Tracing::Record(const v1::HostConfig::Recording& recording) {
   if (std::exchange(recording_, recording.id()) == recording.id()) return;
   if (recording.id() == 0) {
-    core_->recorder.Stop();
+    recorder_->Stop();
     return;
   }
-  core_->recorder.Start(std::min<size_t>(recording.max_events(), kMostEvents));
+  recorder_->Start(std::min<size_t>(recording.max_events(), kMostEvents));
 }
 
 v1::TraceReport Tracing::End() {
   v1::TraceReport report;
   report.set_clock(trace::MachineClock());
-  report.set_now_nanoseconds(absl::ToUnixNanos(core_->recorder.Now()));
-  trace::Recording recording = core_->recorder.Stop();
+  report.set_now_nanoseconds(absl::ToUnixNanos(recorder_->Now()));
+  trace::Recording recording = recorder_->Stop();
   report.set_dropped(recording.dropped);
   for (std::string& track : recording.tracks) report.add_tracks(std::move(track));
   for (trace::Event& event : recording.events) {
@@ -68,14 +68,14 @@ void Tracing::Prepared(const v1::Command& command) {
       break;
     case v1::Command::kGrant:
       for (uint64_t gang : command.grant().gangs()) {
-        core_->recorder.Instant(trace::Kind::kGrant, "grants", "grant", {.gang = gang});
+        recorder_->Instant(trace::Kind::kGrant, "grants", "grant", {.gang = gang});
       }
       return;
     default:
       return;  // completes silently, or is a question
   }
   const auto* kind = v1::Command::descriptor()->FindFieldByNumber(command.kind_case());
-  core_->recorder.Instant(trace::Kind::kPrepare, "commands", kind->name(), {.flow = op});
+  recorder_->Instant(trace::Kind::kPrepare, "commands", kind->name(), {.flow = op});
 }
 
 std::string DeviceTrack(int device) { return absl::StrCat("device ", device); }

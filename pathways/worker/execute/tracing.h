@@ -1,16 +1,19 @@
-// Tracing: records this host's activity when its configuration says so. The parts that hold the Core's recorder decide which events to
-// record.
+// Tracing: records this host's activity when its configuration says so. The parts of the worker decide which events to record.
 // Lives on the worker's strand.
 #pragma once
 
+#include <string>
+
+#include "pathways/trace/recorder.h"
 #include "pathways/v1/housekeeping.pb.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/v1/worker.pb.h"
 
 namespace pw::worker {
 
 class Tracing {
  public:
-  explicit Tracing(Core* core) : core_(core) {}
+  // The recorder outlives this.
+  explicit Tracing(trace::Recorder* recorder) : recorder_(recorder) {}
 
   // Begins a recording that is not yet known. An empty one discards the events recorded so far.
   void Record(const pathways::v1::HostConfig::Recording& recording);
@@ -20,7 +23,7 @@ class Tracing {
   void Prepared(const pathways::v1::Command& command);
 
  private:
-  Core* const core_;
+  trace::Recorder* const recorder_;
   uint64_t recording_ = 0;
 };
 

@@ -117,16 +117,16 @@ struct ArrayFiles::Loading {
 
 template <class T>
 void ArrayFiles::OnDisk(absl::AnyInvocable<T() &&> work, absl::AnyInvocable<void(T) &&> then) {
-  core_->memory.Begin();
-  disk_->Post(
-      [core = core_, strand = core_->strand, alive = core_->alive(), work = std::move(work), then = std::move(then)]() mutable {
-        T result = std::move(work)();
-        strand->Post([core, alive = std::move(alive), result = std::move(result), then = std::move(then)]() mutable {
-          if (alive.expired()) return;
-          core->memory.End();
-          std::move(then)(std::move(result));
-        });
-      });
+  arrays_->memory().Begin();
+  disk_->Post([memory = &arrays_->memory(), strand = context_->strand(), alive = context_->alive(), work = std::move(work),
+               then = std::move(then)]() mutable {
+    T result = std::move(work)();
+    strand->Post([memory, alive = std::move(alive), result = std::move(result), then = std::move(then)]() mutable {
+      if (alive.expired()) return;
+      memory->End();
+      std::move(then)(std::move(result));
+    });
+  });
 }
 
 void ArrayFiles::Handle(const v1::Command& command) {
@@ -152,7 +152,7 @@ bool ArrayFiles::TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later) 
     in_memory_ += bytes;
     return true;
   }
-  core_->memory.Begin();
+  arrays_->memory().Begin();
   waiting_.push_back({bytes, std::move(later)});
   return false;
 }
@@ -163,7 +163,7 @@ void ArrayFiles::FreeMemory(int64_t bytes) {
   for (size_t left = waiting_.size(); left > 0 && !waiting_.empty() && HasRoom(waiting_.front().bytes); --left) {
     Waiter waiter = std::move(waiting_.front());
     waiting_.pop_front();
-    core_->memory.End();
+    arrays_->memory().End();
     std::move(waiter.later)();
   }
 }
@@ -178,15 +178,15 @@ absl::StatusOr<ArrayFiles::SavingRef> ArrayFiles::ParseSave(const v1::SaveTiles&
   PW_ASSIGN_OR_RETURN(saving->array, SavedFrom(command.stored()));
   for (const auto& tile : command.tiles()) {
     PW_ASSIGN_OR_RETURN(buffers::Region region, RegionOfChunk(saving->array.array, tile.start()));
-    saving->tiles.push_back({core_->store.FindOrFailed(ArrayId(command.array()), tile.shard()), std::move(region)});
+    saving->tiles.push_back({arrays_->store().FindOrFailed(ArrayId(command.array()), tile.shard()), std::move(region)});
   }
   return saving;
 }
 
 void ArrayFiles::Save(const v1::SaveTiles& command) {
   const absl::StatusOr<SavingRef> saving = ParseSave(command);
-  if (!saving.ok()) return core_->outbox.Done(command.op(), OnHost(command.host(), saving.status()));
-  if ((*saving)->tiles.empty()) return core_->outbox.Done(command.op(), absl::OkStatus());
+  if (!saving.ok()) return context_->outbox().Done(command.op(), OnHost(command.host(), saving.status()));
+  if ((*saving)->tiles.empty()) return context_->outbox().Done(command.op(), absl::OkStatus());
   (*saving)->unwritten = (*saving)->tiles.size();
   for (SavedTile& tile : std::exchange((*saving)->tiles, {})) SubmitTile(*saving, std::move(tile));
 }
@@ -197,13 +197,13 @@ void ArrayFiles::SubmitTile(const SavingRef& saving, SavedTile tile) {
   task->run = [this, saving, tile = std::move(tile), weak = std::weak_ptr<Hazards::Task>(task)](const absl::Status& input) {
     return StartTile(saving, tile, weak.lock(), input);
   };
-  core_->hazards.Submit(std::move(task));
+  arrays_->hazards().Submit(std::move(task));
 }
 
 Hazards::Outcome ArrayFiles::StartTile(const SavingRef& saving, const SavedTile& tile, const Hazards::TaskRef& task,
                                        const absl::Status& input) {
   absl::Status status = input;
-  if (core_->ended.contains(saving->session)) status.Update(SessionEnded());
+  if (context_->ended(saving->session)) status.Update(SessionEnded());
   device::DeviceBuffer* const buffer = tile.shard->buffer();
   if (status.ok() && (buffer->dtype() != saving->array.array.dtype || buffer->dims() != tile.region.size))
     status = absl::InvalidArgumentError("a save names a tile that has another type or shape than its shard");
@@ -212,11 +212,11 @@ Hazards::Outcome ArrayFiles::StartTile(const SavingRef& saving, const SavedTile&
     return Hazards::Outcome::kDone;
   }
   const int64_t bytes = *buffers::DenseBytes(buffer->dtype(), buffer->dims());
-  if (!TakeMemory(bytes, [core = core_, task] { core->hazards.Release(task); })) {
-    core_->hazards.Hold(task);
+  if (!TakeMemory(bytes, [hazards = &arrays_->hazards(), task] { hazards->Release(task); })) {
+    arrays_->hazards().Hold(task);
     return Hazards::Outcome::kWait;
   }
-  core_->Await(buffer->ToHost(), [this, saving, tile, bytes](const absl::StatusOr<Bytes>& data) {
+  arrays_->Await(buffer->ToHost(), [this, saving, tile, bytes](const absl::StatusOr<Bytes>& data) {
     if (data.ok()) return WriteTile(saving, tile, bytes, *data);
     FreeMemory(bytes);
     // If the shard is failing, its own error is the reason to give. It may be known only a little later.
@@ -239,9 +239,9 @@ void ArrayFiles::WriteTile(const SavingRef& saving, const SavedTile& tile, int64
 void ArrayFiles::OnTileWritten(const SavingRef& saving, const absl::Status& status) {
   saving->status.Update(status);
   if (--saving->unwritten > 0) return;
-  if (!saving->status.ok()) return core_->outbox.Done(saving->op, saving->status);
-  OnDisk<absl::Status>([saving, host = core_->host] { return saving->save->AddHost(host); },
-                       [this, saving](absl::Status added) { core_->outbox.Done(saving->op, OnHost(saving->host, added)); });
+  if (!saving->status.ok()) return context_->outbox().Done(saving->op, saving->status);
+  OnDisk<absl::Status>([saving, host = context_->self()] { return saving->save->AddHost(host); },
+                       [this, saving](absl::Status added) { context_->outbox().Done(saving->op, OnHost(saving->host, added)); });
 }
 
 void ArrayFiles::Commit(const v1::CommitSave& command) {
@@ -253,24 +253,24 @@ void ArrayFiles::Commit(const v1::CommitSave& command) {
     status.Update(array.status());
     if (array.ok()) arrays.push_back(*std::move(array));
   }
-  if (!status.ok()) return core_->outbox.Done(command.op(), OnHost(command.host(), status));
+  if (!status.ok()) return context_->outbox().Done(command.op(), OnHost(command.host(), status));
   std::vector<storage::StagedSave::Writer> writers;
   for (const auto& writer : command.writers()) writers.push_back({HostId(writer.host()), writer.name()});
   OnDisk<absl::Status>([save = storage::StagedSave(*location, command.save()), arrays = std::move(arrays),
                         writers = std::move(writers)] { return save.Commit(arrays, writers); },
                        [this, op = command.op(), host = command.host()](absl::Status committed) {
-                         core_->outbox.Done(op, OnHost(host, committed));
+                         context_->outbox().Done(op, OnHost(host, committed));
                        });
 }
 
 void ArrayFiles::Drop(const v1::DropSave& command) {
   const absl::StatusOr<storage::Folder> location = Resolve(command.location(), command.user());
-  if (!location.ok()) return core_->outbox.Done(command.op(), OnHost(command.host(), location.status()));
+  if (!location.ok()) return context_->outbox().Done(command.op(), OnHost(command.host(), location.status()));
   using Dropped = storage::StagedSave::Dropped;
   OnDisk<absl::StatusOr<Dropped>>([save = storage::StagedSave(*location, command.save())] { return save.Drop(); },
                                   [this, op = command.op(), host = command.host()](absl::StatusOr<Dropped> dropped) {
                                     const absl::Status status = dropped.ok() ? StatusOf(*dropped) : dropped.status();
-                                    core_->outbox.Done(op, OnHost(host, status));
+                                    context_->outbox().Done(op, OnHost(host, status));
                                   });
 }
 
@@ -282,7 +282,7 @@ absl::StatusOr<ArrayFiles::LoadingRef> ArrayFiles::ParseLoad(const v1::LoadTiles
   PW_ASSIGN_OR_RETURN(loading->location, Resolve(command.location(), command.user()));
   PW_ASSIGN_OR_RETURN(loading->array, ArrayFrom(command.stored()));
   PW_RETURN_IF_ERROR(storage::CheckArrayName(loading->array.name));
-  const int devices = static_cast<int>(core_->runtime->devices().size());
+  const int devices = static_cast<int>(arrays_->runtime()->devices().size());
   for (const auto& proto : command.tiles()) {
     LoadedTile tile;
     tile.region.start.assign(proto.region().start().begin(), proto.region().start().end());
@@ -293,7 +293,7 @@ absl::StatusOr<ArrayFiles::LoadingRef> ArrayFiles::ParseLoad(const v1::LoadTiles
       if (placement.local_device() < 0 || placement.local_device() >= devices)
         return absl::InvalidArgumentError(
             absl::StrCat("there is no local device ", placement.local_device(), "; this host has ", devices));
-      tile.shards.emplace_back(core_->NewShard(placement.local_device(), loading->session), placement.memory_kind());
+      tile.shards.emplace_back(arrays_->NewShard(placement.local_device(), loading->session), placement.memory_kind());
     }
     loading->unsettled += tile.shards.size();
     loading->tiles.push_back(std::move(tile));
@@ -306,14 +306,14 @@ void ArrayFiles::Load(const v1::LoadTiles& command) {
   const absl::StatusOr<LoadingRef> parsed = ParseLoad(command);
   if (!parsed.ok()) {
     const absl::Status error = OnHost(command.host(), parsed.status());
-    core_->store.Poison(array, error, SessionId(command.session()));
-    return core_->outbox.Done(command.op(), error);
+    arrays_->store().Poison(array, error, SessionId(command.session()));
+    return context_->outbox().Done(command.op(), error);
   }
   const LoadingRef& loading = *parsed;
-  if (loading->unsettled == 0) return core_->outbox.Done(loading->op, absl::OkStatus());
+  if (loading->unsettled == 0) return context_->outbox().Done(loading->op, absl::OkStatus());
   for (int t = 0; t < command.tiles_size(); ++t) {
     for (int p = 0; p < command.tiles(t).placements_size(); ++p)
-      core_->store.Bind(array, command.tiles(t).placements(p).shard(), loading->tiles[t].shards[p].first, loading->session);
+      arrays_->store().Bind(array, command.tiles(t).placements(p).shard(), loading->tiles[t].shards[p].first, loading->session);
   }
   OnDisk<absl::StatusOr<storage::ZarrArray>>([loading] { return OpenArray(loading->location, loading->array); },
                                              [this, loading](absl::StatusOr<storage::ZarrArray> stored) {
@@ -330,7 +330,7 @@ void ArrayFiles::StartLoad(const LoadingRef& loading) {
 }
 
 void ArrayFiles::ReadTile(const LoadingRef& loading, LoadedTile tile) {
-  if (core_->ended.contains(loading->session)) return PlaceTile(loading, std::move(tile), SessionEnded());
+  if (context_->ended(loading->session)) return PlaceTile(loading, std::move(tile), SessionEnded());
   const int64_t bytes = *buffers::DenseBytes(loading->array.array.dtype, tile.region.size);
   if (!TakeMemory(bytes, [this, loading, tile] { ReadTile(loading, tile); })) return;
   OnDisk<absl::StatusOr<Bytes>>(
@@ -356,14 +356,14 @@ void ArrayFiles::PlaceTile(const LoadingRef& loading, LoadedTile tile, absl::Sta
     array.dims = tile.region.size;
     array.data = *data;
     array.exclusive = tile.shards.size() == 1;
-    Place(core_, shard, std::move(array), memory_kind,
+    Place(arrays_, shard, std::move(array), memory_kind,
           [this, loading](const absl::Status& status) { OnShardSettled(loading, status); });
   }
 }
 
 void ArrayFiles::OnShardSettled(const LoadingRef& loading, const absl::Status& status) {
   loading->status.Update(status);
-  if (--loading->unsettled == 0) core_->outbox.Done(loading->op, loading->status);
+  if (--loading->unsettled == 0) context_->outbox().Done(loading->op, loading->status);
 }
 
 }  // namespace pw::worker

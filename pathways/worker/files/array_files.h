@@ -20,15 +20,16 @@
 #include "absl/status/statusor.h"
 #include "pathways/storage/files.h"
 #include "pathways/storage/staged_save.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
 
 namespace pw::worker {
 
 class ArrayFiles {
  public:
   // `roots`: the folders that clients may use. `disk` runs reads and writes of files, and outlives this; null: all commands fail.
-  ArrayFiles(Core* core, storage::Roots roots, Executor* disk, int64_t limit_bytes)
-      : core_(core), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes) {}
+  ArrayFiles(WorkerContext* context, DeviceArrays* arrays, storage::Roots roots, Executor* disk, int64_t limit_bytes)
+      : context_(context), arrays_(arrays), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes) {}
 
   // REQUIRES: a SaveTiles, CommitSave, DropSave or LoadTiles.
   void Handle(const pathways::v1::Command& command);
@@ -78,7 +79,8 @@ class ArrayFiles {
   void PlaceTile(const LoadingRef& loading, LoadedTile tile, absl::StatusOr<Bytes> data);
   void OnShardSettled(const LoadingRef& loading, const absl::Status& status);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
   const storage::Roots roots_;
   Executor* const disk_;
   const int64_t limit_bytes_;

@@ -1,5 +1,5 @@
 // DataflowLinks: the dataflow runtime's links from this host. Frames for the controller go in the control stream. Frames for other hosts go
-// over the connections that carry arrays (Peers), which are opened on first use.
+// over the connections that carry arrays (PeerConnections), which are opened on first use.
 //
 // Only the controller decides membership: a host is lost when the controller says that it has left. A broken connection is a broken path
 // and nothing more (links.h, DL-3).
@@ -12,16 +12,16 @@
 #include "pathways/dataflow/graph/ids.h"
 #include "pathways/dataflow/links.h"
 #include "pathways/v1/worker.pb.h"
-#include "pathways/worker/store/core.h"
-#include "pathways/worker/transfer/peers.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/transfer/frame_channel.h"
 
 namespace pw::worker {
 
-class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
+class DataflowLinks : public dataflow::Links, private FrameChannel::FrameReceiver {
  public:
   // Both outlive this.
-  DataflowLinks(Core* core, Peers* peers) : core_(core), peers_(peers) {}
-  ~DataflowLinks() override { peers_->SetFrameReceiver(nullptr); }
+  DataflowLinks(WorkerContext* context, FrameChannel* frames) : context_(context), frames_(frames) {}
+  ~DataflowLinks() override { frames_->SetFrameReceiver(nullptr); }
 
   // Passes on a frame from the controller.
   void Deliver(const pathways::v1::DataflowFrame& frame, Bytes payload);
@@ -35,8 +35,8 @@ class DataflowLinks : public dataflow::Links, private Peers::FrameReceiver {
   void OnPathBroken(HostId host, const absl::Status& status) override { handler_->OnPeerBroken(host, status); }
   void OnLeft(HostId host, const absl::Status& status) override { handler_->OnPeerLost(host, status); }
 
-  Core* const core_;
-  Peers* const peers_;
+  WorkerContext* const context_;
+  FrameChannel* const frames_;
   Handler* handler_ = nullptr;
 };
 

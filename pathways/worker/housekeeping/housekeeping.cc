@@ -79,12 +79,12 @@ void AddOrder(dataflow::Operators* operators, std::string name, std::function<st
   });
 }
 
-dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties, OrderForwarder* forwarder,
+dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Duties& duties, OrderForwarder* forwarder,
                                   dataflow::Operators operators) {
-  AddOrder<v1::HostConfig>(&operators, "configure", [core, configure = duties.configure](const v1::HostConfig& config) {
+  AddOrder<v1::HostConfig>(&operators, "configure", [context, configure = duties.configure](const v1::HostConfig& config) {
     configure(config);
     v1::Configured configured;
-    configured.set_now_nanoseconds(absl::ToUnixNanos(core->recorder.Now()));
+    configured.set_now_nanoseconds(absl::ToUnixNanos(context->recorder().Now()));
     return configured.SerializeAsString();
   });
   AddOrder<v1::CleanUp>(&operators, "clean-up", [clean_up = duties.clean_up](const v1::CleanUp& what) {
@@ -111,11 +111,13 @@ dataflow::Operators MakeOperators(Core* core, const Housekeeping::Duties& duties
 
 }  // namespace
 
-Housekeeping::Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties, dataflow::Operators others)
-    : links_(core, peers),
-      operators_(MakeOperators(core, duties, &forwarder_, std::move(others))),
-      runtime_({self, core->strand, core->clock, timers, &links_, &operators_}, {.progress = dataflow::StarKnobs()}),
-      forwarder_(core, &runtime_) {}
+Housekeeping::Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties,
+                           dataflow::Operators others)
+    : links_(context, frames),
+      operators_(MakeOperators(context, duties, &forwarder_, std::move(others))),
+      runtime_({context->self(), context->strand(), context->clock(), timers, &links_, &operators_},
+               {.progress = dataflow::StarKnobs()}),
+      forwarder_(context, &runtime_) {}
 
 void Housekeeping::TellFailed(const v1::LaunchFailed& failed) {
   if (!failures_.has_value()) {

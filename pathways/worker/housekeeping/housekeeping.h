@@ -19,7 +19,7 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/housekeeping/dataflow_links.h"
 #include "pathways/worker/housekeeping/order_forwarder.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 
 namespace pw::worker {
 
@@ -36,7 +36,7 @@ class Housekeeping {
   };
 
   // All must outlive this. Without timers nothing is coalesced. `others`: operators of graphs that are no housekeeping.
-  Housekeeping(Core* core, Peers* peers, HostId self, Timers* timers, Duties duties, dataflow::Operators others = {});
+  Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties, dataflow::Operators others = {});
 
   void OnFrame(const pathways::v1::DataflowFrame& frame, Bytes payload) { links_.Deliver(frame, std::move(payload)); }
   // Reports the failed launch to the controller, which tells the hosts that it names.

@@ -49,7 +49,7 @@ void OrderForwarder::Tell(const v1::ForwardOrder& order, Done done) {
   };
   const absl::StatusOr<dataflow::GraphId> graph = GraphOver(order.op(), hosts);
   if (!graph.ok()) {  // a host is lost; not inside the operator's callback
-    return core_->strand->Post([finish, alive = core_->alive()] {
+    return context_->strand()->Post([finish, alive = context_->alive()] {
       if (!alive.expired()) finish();
     });
   }
@@ -69,7 +69,7 @@ void OrderForwarder::Tell(const v1::ForwardOrder& order, Done done) {
 absl::StatusOr<dataflow::GraphId> OrderForwarder::GraphOver(const std::string& op, const dataflow::HostSet& hosts) {
   if (known_.has_value() && known_->op == op && known_->hosts == hosts) return known_->graph;
   const auto there = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnePerHost(hosts));
-  const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(core_->host, hosts.size()));
+  const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(context_->self(), hosts.size()));
   PW_ASSIGN_OR_RETURN(
       auto graph, dataflow::Graph::Create({{op, op, "", there}, {"result", dataflow::kResultOp, "", here}},
                                           {{dataflow::NodeId(0), dataflow::NodeId(1), dataflow::EdgeKind::kOneToOne, true, true}},

@@ -15,14 +15,14 @@
 
 #include "pathways/dataflow/runtime.h"
 #include "pathways/v1/housekeeping.pb.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 
 namespace pw::worker {
 
 class OrderForwarder {
  public:
   // Both outlive this.
-  OrderForwarder(Core* core, dataflow::Runtime* runtime) : core_(core), runtime_(runtime) {}
+  OrderForwarder(WorkerContext* context, dataflow::Runtime* runtime) : context_(context), runtime_(runtime) {}
 
   // Makes the operator for runs of the controller; its argument is the order and its only output is the report.
   std::unique_ptr<dataflow::Operator> MakeOperator();
@@ -32,14 +32,14 @@ class OrderForwarder {
   class Order;
   void Tell(const pathways::v1::ForwardOrder& order, Done done);
   absl::StatusOr<dataflow::GraphId> GraphOver(const std::string& op, const dataflow::HostSet& hosts);
-  int64_t Now() const { return absl::ToUnixNanos(core_->recorder.Now()); }
+  int64_t Now() const { return absl::ToUnixNanos(context_->recorder().Now()); }
 
   struct Known {
     std::string op;
     dataflow::HostSet hosts;
     dataflow::GraphId graph;
   };
-  Core* const core_;
+  WorkerContext* const context_;
   dataflow::Runtime* const runtime_;
   std::optional<Known> known_;
 };

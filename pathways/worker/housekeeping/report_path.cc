@@ -7,13 +7,14 @@ namespace pw::worker {
 
 namespace v1 = pathways::v1;
 
-ReportPath::ReportPath(Core* core, Peers* peers, Timers* timers) : core_(core), peers_(peers), timers_(timers) {
-  peers_->SetReportReceiver(this);
+ReportPath::ReportPath(WorkerContext* context, FrameChannel* frames, Timers* timers)
+    : context_(context), frames_(frames), timers_(timers) {
+  frames_->SetReportReceiver(this);
 }
 
 ReportPath::~ReportPath() {
-  core_->outbox.SetOtherWay(nullptr);
-  peers_->SetReportReceiver(nullptr);
+  context_->outbox().SetOtherWay(nullptr);
+  frames_->SetReportReceiver(nullptr);
 }
 
 void ReportPath::SetPeers(const v1::Peers& peers) {
@@ -21,43 +22,43 @@ void ReportPath::SetPeers(const v1::Peers& peers) {
   size_t group = 0;
   for (const v1::Peers::Peer& peer : peers.peers()) {
     if (timers_ == nullptr || !peer.has_reports_through()) continue;
-    if (HostId(peer.host()) == core_->host) through = HostId(peer.reports_through());
-    if (HostId(peer.reports_through()) == core_->host) ++group;
+    if (HostId(peer.host()) == context_->self()) through = HostId(peer.reports_through());
+    if (HostId(peer.reports_through()) == context_->self()) ++group;
   }
   joined_.SetGroup(group);
   if (joined_.complete()) SendJoined();  // the missing hosts have left
   if (through == through_) return;
-  core_->outbox.SetOtherWay(nullptr);
+  context_->outbox().SetOtherWay(nullptr);
   BringStraight();
   unseen_.Trust();
   through_ = through;
-  if (through_.has_value()) core_->outbox.SetOtherWay([this](v1::Done* done) { return Take(done); });
+  if (through_.has_value()) context_->outbox().SetOtherWay([this](v1::Done* done) { return Take(done); });
 }
 
 // ---- as a member
 
 bool ReportPath::Take(v1::Done* done) {
   v1::Report report;
-  if (*through_ == core_->host) {
+  if (*through_ == context_->self()) {
     *report.mutable_done() = std::move(*done);
-    Join(core_->host, std::move(report));
+    Join(context_->self(), std::move(report));
     return true;
   }
   if (unseen_.in_doubt()) return false;
-  report.set_number(unseen_.Add(*done, core_->clock->Now()));
+  report.set_number(unseen_.Add(*done, context_->clock()->Now()));
   *report.mutable_done() = std::move(*done);
-  peers_->SendReport(*through_, std::move(report));
+  frames_->SendReport(*through_, std::move(report));
   if (!awaiting_) AwaitSeen();
   return true;
 }
 
 void ReportPath::AwaitSeen() {
   awaiting_ = true;
-  timers_->After(unseen_.oldest() + kPatience - core_->clock->Now(), core_->strand, [this, alive = core_->alive()] {
+  timers_->After(unseen_.oldest() + kPatience - context_->clock()->Now(), context_->strand(), [this, alive = context_->alive()] {
     if (alive.expired()) return;
     awaiting_ = false;
     if (unseen_.empty()) return;
-    if (core_->clock->Now() < unseen_.oldest() + kPatience) return AwaitSeen();
+    if (context_->clock()->Now() < unseen_.oldest() + kPatience) return AwaitSeen();
     BringStraight();
   });
 }
@@ -67,7 +68,7 @@ void ReportPath::OnReportsLost(HostId to) {
 }
 
 void ReportPath::BringStraight() {
-  for (v1::Done& done : unseen_.Take()) *core_->outbox.Add()->mutable_done() = std::move(done);
+  for (v1::Done& done : unseen_.Take()) *context_->outbox().Add()->mutable_done() = std::move(done);
 }
 
 // ---- as the speaker
@@ -75,7 +76,7 @@ void ReportPath::BringStraight() {
 void ReportPath::OnReport(HostId from, v1::Report report) { Join(from, std::move(report)); }
 
 void ReportPath::Join(HostId from, v1::Report report) {
-  joined_.Add(from, std::move(report), core_->clock->Now());
+  joined_.Add(from, std::move(report), context_->clock()->Now());
   if (joined_.complete()) return SendJoined();
   if (!holding_) HoldOn();
 }
@@ -86,15 +87,15 @@ absl::Time ReportPath::HeldUntil() const { return std::min(joined_.latest() + kH
 // REQUIRES: there are joined reports and timers; without timers, any report completes the frame.
 void ReportPath::HoldOn() {
   holding_ = true;
-  timers_->After(HeldUntil() - core_->clock->Now(), core_->strand, [this, alive = core_->alive()] {
+  timers_->After(HeldUntil() - context_->clock()->Now(), context_->strand(), [this, alive = context_->alive()] {
     if (alive.expired()) return;
     holding_ = false;
     if (joined_.empty()) return;
-    if (core_->clock->Now() < HeldUntil()) return HoldOn();
+    if (context_->clock()->Now() < HeldUntil()) return HoldOn();
     SendJoined();
   });
 }
 
-void ReportPath::SendJoined() { *core_->outbox.Add()->mutable_joined() = joined_.Take(); }
+void ReportPath::SendJoined() { *context_->outbox().Add()->mutable_joined() = joined_.Take(); }
 
 }  // namespace pw::worker

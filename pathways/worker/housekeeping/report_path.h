@@ -35,12 +35,12 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/housekeeping/report_batch.h"
 #include "pathways/worker/housekeeping/unacked_reports.h"
-#include "pathways/worker/store/core.h"
-#include "pathways/worker/transfer/peers.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/transfer/frame_channel.h"
 
 namespace pw::worker {
 
-class ReportPath : private Peers::ReportReceiver {
+class ReportPath : private FrameChannel::ReportReceiver {
  public:
   static constexpr absl::Duration kHold = absl::Microseconds(200);
   static constexpr absl::Duration kLongestHold = absl::Milliseconds(2);
@@ -48,10 +48,10 @@ class ReportPath : private Peers::ReportReceiver {
   static constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
   // All outlive this.
-  ReportPath(Core* core, Peers* peers, Timers* timers);
+  ReportPath(WorkerContext* context, FrameChannel* frames, Timers* timers);
   ~ReportPath() override;
 
-  // Sets this host's speaker and the members for which it speaks. Called after `peers` knows them.
+  // Sets this host's speaker and the members for which it speaks. Called after PeerConnections knows them.
   void SetPeers(const pathways::v1::Peers& peers);
   // The controller has seen all reports up to this number (v1.ToWorker.reports_seen).
   void Seen(uint64_t number) { unseen_.Seen(number); }
@@ -70,8 +70,8 @@ class ReportPath : private Peers::ReportReceiver {
   // Sends all kept reports directly.
   void BringStraight();
 
-  Core* const core_;
-  Peers* const peers_;
+  WorkerContext* const context_;
+  FrameChannel* const frames_;
   Timers* const timers_;
   std::optional<HostId> through_;  // the speaker; none: this host reports directly
   UnackedReports unseen_;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/worker/store/memory_ledger.h"
 #include "pathways/worker/store/outbox.h"
 
 namespace pw::worker {
@@ -14,8 +15,8 @@ namespace v1 = pathways::v1;
 using lanes::LaneEnd;
 }  // namespace
 
-ClientLanes::ClientLanes(Core* core, Timers* timers, int64_t limit_bytes)
-    : core_(core), timers_(timers), limit_bytes_(limit_bytes) {}
+ClientLanes::ClientLanes(WorkerContext* context, BlockCache* blocks, Timers* timers, int64_t limit_bytes)
+    : context_(context), blocks_(blocks), timers_(timers), limit_bytes_(limit_bytes) {}
 ClientLanes::~ClientLanes() {
   for (auto& [session, client] : clients_)
     client.calls.Fail(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
@@ -23,7 +24,7 @@ ClientLanes::~ClientLanes() {
 
 void ClientLanes::Accept(std::unique_ptr<net::Connection> connection) {
   const LaneId id = next_lane_++;
-  auto post = [this, strand = core_->strand, alive = core_->alive()](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) {
+  auto post = [this, strand = context_->strand(), alive = context_->alive()](absl::AnyInvocable<void(LaneEnd::Owner&)&&> task) {
     strand->Post([this, alive, task = std::move(task)]() mutable {
       if (!alive.expired()) std::move(task)(*this);
     });
@@ -33,13 +34,13 @@ void ClientLanes::Accept(std::unique_ptr<net::Connection> connection) {
   if (std::optional<LaneId> oldest = strangers_.Add(id)) ends_.at(*oldest).lane->Close(strangers_.TooMany());
   end.lane->Start();
   if (timers_ == nullptr) return;
-  timers_->After(strangers_.kGreetingTime, core_->strand, [this, id, alive = core_->alive()] {
+  timers_->After(strangers_.kGreetingTime, context_->strand(), [this, id, alive = context_->alive()] {
     if (!alive.expired() && strangers_.Remove(id)) ends_.at(id).lane->Close(strangers_.TooSlow());
   });
 }
 
 void ClientLanes::Admit(const v1::AdmitLane& command) {
-  if (core_->ended.contains(SessionId(command.session()))) return;
+  if (context_->ended(SessionId(command.session()))) return;
   Client& client = clients_[SessionId(command.session())];
   client.key = command.key();
   client.kept = kKeptWithoutLane + absl::Seconds(std::clamp(command.grace_seconds(), 0.0, 1e9));
@@ -98,7 +99,7 @@ void ClientLanes::OpenNext(Client& client) {
     v1::LaneMessage message;
     message.mutable_failed()->set_fetch(fetch);
     *message.mutable_failed()->mutable_status() = ToProto(absl::UnavailableError(
-        absl::StrCat(core_->NameOf(core_->host), " has given up what was read: its client was away for more than ",
+        absl::StrCat(context_->NameOf(context_->self()), " has given up what was read: its client was away for more than ",
                      absl::FormatDuration(client.kept), "; read it again")));
     lane.Send(message);
   }
@@ -112,8 +113,8 @@ void ClientLanes::OpenNext(Client& client) {
 
 void ClientLanes::OfferMemory(Client& client, v1::LaneWelcome* welcome) {
   if (files_ == nullptr || !client.shares_memory) return;
-  auto connected = [this, strand = core_->strand, lane = client.lane,
-                    alive = core_->alive()](std::unique_ptr<net::FileSocket> files) {
+  auto connected = [this, strand = context_->strand(), lane = client.lane,
+                    alive = context_->alive()](std::unique_ptr<net::FileSocket> files) {
     strand->Post([this, lane, alive, files = std::move(files)]() mutable {
       if (!alive.expired()) OnMemorySocket(lane, std::move(files));
     });
@@ -158,7 +159,7 @@ absl::Status ClientLanes::Handle(Client& client, const v1::LaneMessage& message,
       OnTaken(client, message.taken());
       return absl::OkStatus();
     case v1::LaneMessage::kAnswer:
-      return client.calls.OnAnswer(message.answer(), payload, core_->blocks, *EndOf(client));
+      return client.calls.OnAnswer(message.answer(), payload, *blocks_, *EndOf(client));
     case v1::LaneMessage::kFailed: {
       auto buffer = client.buffers.find(message.failed().buffer());
       if (buffer == client.buffers.end() || !buffer->second.asked) return absl::OkStatus();
@@ -228,7 +229,7 @@ void ClientLanes::LaneGone(SessionId session, Client& client) {
 
 void ClientLanes::AwaitClient(SessionId session, const Client& client) {
   if (timers_ == nullptr) return;
-  timers_->After(client.kept, core_->strand, [this, session, absence = client.absence, alive = core_->alive()] {
+  timers_->After(client.kept, context_->strand(), [this, session, absence = client.absence, alive = context_->alive()] {
     if (!alive.expired()) GiveUp(session, absence);
   });
 }
@@ -303,7 +304,7 @@ bool ClientLanes::AskForOne() {
 
 void ClientLanes::Ask(Client& client, uint64_t name) {
   Buffer& buffer = client.buffers.at(name);
-  std::optional<AlignedBytes> memory = core_->blocks.Take(static_cast<size_t>(buffer.bytes));
+  std::optional<AlignedBytes> memory = blocks_->Take(static_cast<size_t>(buffer.bytes));
   if (!memory.has_value()) {
     return Finish(client, name,
                   absl::ResourceExhaustedError(

@@ -25,6 +25,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "pathways/base/memory/block_cache.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/lanes/lane_end.h"
 #include "pathways/lanes/receiver.h"
@@ -33,7 +34,7 @@
 #include "pathways/net/strangers.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/lanes/lane_calls.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
 
 namespace pw::worker {
 
@@ -45,8 +46,8 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   using Arrived = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
   using Gone = absl::AnyInvocable<void() &&>;
 
-  // `timers` may be null: then nothing is given up.
-  ClientLanes(Core* core, Timers* timers, int64_t limit_bytes);
+  // `blocks`: memory for what arrives. `timers` may be null: then nothing is given up.
+  ClientLanes(WorkerContext* context, BlockCache* blocks, Timers* timers, int64_t limit_bytes);
   ~ClientLanes() override;
 
   // Takes a connection that the listener has accepted.
@@ -133,7 +134,8 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   void FailAll(Client& client, const absl::Status& status);
   lanes::LaneEnd* EndOf(const Client& client);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  BlockCache* const blocks_;
   Timers* const timers_;
   const int64_t limit_bytes_;
   int64_t asked_bytes_ = 0;

@@ -52,8 +52,12 @@ struct Functions::Client {
   std::map<uint64_t, Stream> streams;  // by number; none is empty
 };
 
-Functions::Functions(Core* core, PythonOptions options, ToClient to_client)
-    : core_(core), options_(std::move(options)), to_client_(std::move(to_client)), memory_(kMostMemories) {}
+Functions::Functions(WorkerContext* context, DeviceArrays* arrays, PythonOptions options, ToClient to_client)
+    : context_(context),
+      arrays_(arrays),
+      options_(std::move(options)),
+      to_client_(std::move(to_client)),
+      memory_(kMostMemories) {}
 
 Functions::~Functions() { alive_ = nullptr; }
 
@@ -72,7 +76,8 @@ absl::Status Functions::CheckAllowed() {
 }
 
 SessionPython::Environment Functions::ForSessions() {
-  return {core_,
+  return {context_->strand(),
+          &arrays_->memory(),
           &options_,
           files_.get(),
           &memory_,
@@ -88,10 +93,11 @@ SessionPython::Environment Functions::ForSessions() {
 void Functions::Compile(const v1::Compile& command, const Bytes& payload) {
   const ExecutableId id(command.executable());
   const SessionId session(command.session());
-  absl::StatusOr<HostPart> part = ReadHostPart(command, payload, core_->host, static_cast<int>(core_->runtime->devices().size()));
+  absl::StatusOr<HostPart> part =
+      ReadHostPart(command, payload, context_->self(), static_cast<int>(arrays_->runtime()->devices().size()));
   absl::Status status = part.status();
   if (status.ok()) status = CheckAllowed();
-  if (status.ok() && core_->ended.contains(session)) status = absl::CancelledError("the client has gone");
+  if (status.ok() && context_->ended(session)) status = absl::CancelledError("the client has gone");
   if (!status.ok()) return Answer(command.executable(), "", status);
   const PythonFunctionRef function(new PythonFunction{id, session, *std::move(part)}, [this, alive = std::weak_ptr<bool>(alive_)](
                                                                                           PythonFunction* f) {
@@ -109,7 +115,7 @@ void Functions::Compile(const v1::Compile& command, const Bytes& payload) {
 }
 
 void Functions::Answer(uint64_t executable, const std::string& name, const absl::Status& status) {
-  v1::Compiled* compiled = core_->outbox.Add()->mutable_compiled();
+  v1::Compiled* compiled = context_->outbox().Add()->mutable_compiled();
   compiled->set_executable(executable);
   compiled->set_name(name);
   if (!status.ok()) *compiled->mutable_status() = ToProto(status);
@@ -135,14 +141,15 @@ void Functions::Execute(const v1::Execute& command) {
   const HostPart& part = call->function->part;
   const SessionId session = call->function->session;
   if (absl::Status status = CheckCounts(*call->function, command); !status.ok()) {
-    for (uint64_t result : command.results()) core_->store.Poison(ArrayId(result), status, session);
+    for (uint64_t result : command.results()) arrays_->store().Poison(ArrayId(result), status, session);
     for (const auto& asked : command.string_results()) AnswerString(asked.query(), status);
-    return core_->outbox.Done(call->op, status);
+    return context_->outbox().Done(call->op, status);
   }
   for (size_t k = 0; k < part.inputs.size(); ++k) {
     const bool text = part.inputs[k].dtype == buffers::DType::kString;
     for (const LocalShard& shard : part.inputs[k].shards)
-      call->args.push_back(text ? nullptr : core_->store.FindOrFailed(ArrayId(command.args(static_cast<int>(k))), shard.index));
+      call->args.push_back(text ? nullptr
+                                : arrays_->store().FindOrFailed(ArrayId(command.args(static_cast<int>(k))), shard.index));
   }
   call->texts.resize(call->args.size());
   call->status = TakeTexts(part, command, &call->texts);
@@ -153,9 +160,9 @@ void Functions::Execute(const v1::Execute& command) {
       const auto query = queries.find({static_cast<uint32_t>(k), shard.index});
       call->queries.push_back(query == queries.end() ? std::nullopt : std::optional<uint64_t>(query->second));
       call->results.push_back(part.outputs[k].dtype == buffers::DType::kString ? nullptr
-                                                                               : core_->NewShard(shard.local_device, session));
+                                                                               : arrays_->NewShard(shard.local_device, session));
       if (call->results.back() != nullptr)
-        core_->store.Bind(ArrayId(command.results(static_cast<int>(k))), shard.index, call->results.back(), session);
+        arrays_->store().Bind(ArrayId(command.results(static_cast<int>(k))), shard.index, call->results.back(), session);
     }
   }
   for (const ShardRef& arg : call->args) {
@@ -163,17 +170,17 @@ void Functions::Execute(const v1::Execute& command) {
   }
   call->task->run = [this, call](const absl::Status& inputs) { return Start(call, inputs); };
   clients_.at(session)->streams[call->stream].calls.push_back(call);
-  core_->hazards.Submit(call->task);
+  arrays_->hazards().Submit(call->task);
   Advance(session, call->stream);
 }
 
 Hazards::Outcome Functions::Start(const PythonCallRef& call, const absl::Status& inputs) {
   absl::Status status = call->status;
   status.Update(inputs);
-  if (core_->ended.contains(call->function->session))
+  if (context_->ended(call->function->session))
     status = absl::CancelledError("the client has gone, and with it its Python function");
   if (status.ok() && !call->turn) {
-    core_->hazards.Hold(call->task);
+    arrays_->hazards().Hold(call->task);
     call->held = true;
     return Hazards::Outcome::kWait;
   }
@@ -219,7 +226,7 @@ absl::Status Functions::Copy(const PythonCallRef& call) {
     const Future<Unit> copied = sizes[i] == 0 ? shard->buffer()->Ready()
                                               : shard->buffer()->CopyToHost(call->message->part(i), static_cast<size_t>(sizes[i]),
                                                                             call->message->owner());
-    core_->Await(copied, [this, call, shard](const absl::StatusOr<Unit>& done) {
+    arrays_->Await(copied, [this, call, shard](const absl::StatusOr<Unit>& done) {
       if (done.ok()) return Copied(call, absl::OkStatus());
       // If the shard is failing, its own error is the reason to give. It may be known only a little later.
       shard->OnSettled(
@@ -253,7 +260,7 @@ void Functions::Advance(SessionId session, uint64_t number) {
     for (size_t i = 0; i < stream.calls.size() && i < kAhead && !stream.again; ++i) {
       const PythonCallRef call = stream.calls[i];
       call->turn = true;
-      if (std::exchange(call->held, false)) core_->hazards.Release(call->task);
+      if (std::exchange(call->held, false)) arrays_->hazards().Release(call->task);
     }
     for (size_t i = 0; i < stream.calls.size() && !stream.again; ++i) {
       const PythonCallRef call = stream.calls[i];
@@ -292,7 +299,7 @@ void Functions::PlaceResults(const PythonCallRef& call, std::vector<Bytes> parts
       if (query.has_value()) AnswerString(*query, bytes);
       if (result == nullptr) continue;
       ++call->left;
-      worker::Place(core_, result, {std::move(bytes), array.dtype, shard.dims, std::nullopt, false}, array.memory_kind,
+      worker::Place(arrays_, result, {std::move(bytes), array.dtype, shard.dims, std::nullopt, false}, array.memory_kind,
                     [this, call](const absl::Status& status) { Placed(call, status); });
     }
   }
@@ -304,7 +311,7 @@ void Functions::Placed(const PythonCallRef& call, const absl::Status& status) {
   call->status.Update(status);
   if (--call->left > 0) return;
   call->results.clear();
-  core_->outbox.Done(call->op, call->status);
+  context_->outbox().Done(call->op, call->status);
 }
 
 void Functions::Fail(const PythonCallRef& call, const absl::Status& error) {
@@ -315,7 +322,7 @@ void Functions::Fail(const PythonCallRef& call, const absl::Status& error) {
   for (const std::optional<uint64_t>& query : call->queries) {
     if (query.has_value()) AnswerString(*query, error);
   }
-  core_->outbox.Done(call->op, error);
+  context_->outbox().Done(call->op, error);
   call->args.clear();
   call->results.clear();
   Leave(call);
@@ -336,7 +343,7 @@ void Functions::Leave(const PythonCallRef& call) {
 }
 
 void Functions::AnswerString(uint64_t query, const absl::StatusOr<Bytes>& contents) {
-  v1::Described* described = core_->outbox.Add()->mutable_described();
+  v1::Described* described = context_->outbox().Add()->mutable_described();
   described->set_query(query);
   if (contents.ok())
     described->set_module(std::string(contents->view()));
@@ -363,8 +370,8 @@ void Functions::ReleaseOwner(SessionId session) {
   client->python.Abandon(gone);
   for (auto& [number, stream] : std::exchange(client->streams, {})) {
     for (const PythonCallRef& call : stream.calls) {
-      if (std::exchange(call->held, false)) core_->hazards.Release(call->task);  // fails it
-      if (call->state != PythonCall::State::kWaiting) Fail(call, gone);          // the others fail when their arguments have come
+      if (std::exchange(call->held, false)) arrays_->hazards().Release(call->task);  // fails it
+      if (call->state != PythonCall::State::kWaiting) Fail(call, gone);  // the others fail when their arguments have come
     }
   }
 }

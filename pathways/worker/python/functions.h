@@ -32,7 +32,8 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/python/call.h"
 #include "pathways/worker/python/session_python.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
 
 namespace pw::worker {
 
@@ -41,7 +42,7 @@ class Functions {
   static constexpr int kAhead = 2;
   using ToClient = SessionPython::ToClient;
 
-  Functions(Core* core, PythonOptions options, ToClient to_client);
+  Functions(WorkerContext* context, DeviceArrays* arrays, PythonOptions options, ToClient to_client);
   ~Functions();
 
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
@@ -69,7 +70,8 @@ class Functions {
   void Leave(const PythonCallRef& call);
   void AnswerString(uint64_t query, const absl::StatusOr<Bytes>& contents);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
   const PythonOptions options_;
   const ToClient to_client_;
   net::SharedMemoryFactory memory_;  // without a pool: the processes keep mappings as long as they like

@@ -29,10 +29,10 @@ absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
     PW_ASSIGN_OR_RETURN(auto temporary, PrivateFolder::Create(options.rights.user));
     std::vector<std::string> command =
         WithRights(options.rights, temporary->path(), {options.python, "-P", "-m", "pathways._colocated.host"});
-    process_ = std::make_unique<PythonProcess>(
-        std::move(command), std::move(temporary), Greeting(hosts_, options.host_name),
-        PythonProcess::Environment{environment_.core->strand, options.threads, environment_.files},
-        static_cast<PythonProcess::Owner*>(this));
+    process_ =
+        std::make_unique<PythonProcess>(std::move(command), std::move(temporary), Greeting(hosts_, options.host_name),
+                                        PythonProcess::Environment{environment_.strand, options.threads, environment_.files},
+                                        static_cast<PythonProcess::Owner*>(this));
   }
   if (loaded_.contains(function.id)) return absl::OkStatus();
   const std::string& text = function.part.text;
@@ -62,7 +62,7 @@ void SessionPython::Send(const PythonCallRef& call) {
   call->message.reset();
   call->state = PythonCall::State::kSent;
   running_[call->number] = call;
-  environment_.core->memory.Begin();
+  environment_.activity->Begin();
 }
 
 void SessionPython::OnMessage(PythonMessage message) {
@@ -79,7 +79,7 @@ void SessionPython::OnMessage(PythonMessage message) {
   if (found == running_.end()) return;
   const PythonCallRef call = std::move(found->second);
   running_.erase(found);
-  environment_.core->memory.End();
+  environment_.activity->End();
   if (message.status.ok())
     environment_.ended(call, std::move(message.parts));
   else
@@ -94,7 +94,7 @@ void SessionPython::FailAll(const std::function<absl::Status(bool loading, const
     for (auto& [name, loaded] : waiting) std::move(loaded)(why(true, name));
   }
   for (auto& [number, call] : running) {
-    environment_.core->memory.End();
+    environment_.activity->End();
     environment_.ended(call, why(false, call->function->part.name));
   }
 }
@@ -134,7 +134,7 @@ void SessionPython::PassOutput() {
   request.callback = kOutputCallback;
   for (const std::string& part : {environment_.options->host_name, text})
     request.operands.push_back({buffers::DType::kU8, {static_cast<int64_t>(part.size())}, Bytes::Copy(part)});
-  environment_.to_client(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), strand = environment_.core->strand,
+  environment_.to_client(std::move(request), [this, alive = std::weak_ptr<bool>(alive_), strand = environment_.strand,
                                               text](const device::HostCallReply& reply) {
     strand->Post([this, alive, text, status = reply.status()] {
       if (!alive.expired()) OutputPassed(text, status);

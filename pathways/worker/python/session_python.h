@@ -18,13 +18,14 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/strings/string_view.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/device/device.h"
 #include "pathways/net/shared/shared_memory.h"
 #include "pathways/net/sockets/file_socket.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/python/call.h"
 #include "pathways/worker/python/process.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/memory_gate.h"
 
 namespace pw::worker {
 
@@ -41,7 +42,8 @@ class SessionPython final : private PythonProcess::Owner {
 
   // Shared by all sessions; all members outlive this.
   struct Environment {
-    Core* core;
+    Executor* strand;
+    MemoryGate* activity;  // a call counts as activity while the process has it
     const PythonOptions* options;
     net::FileListener* files;
     net::SharedMemoryFactory* memory;

@@ -32,7 +32,7 @@ class MemoryGate {
     // Begins an activity that frees at least this many bytes. Returns false if it cannot.
     virtual bool MakeRoom(int device, int64_t bytes) = 0;
   };
-  // May be null. Outlives this.
+  // May be null. Outlives this, or is set to null before.
   void SetSpare(Spare* spare) { spare_ = spare; }
 
   MemoryGate(const MemoryLedger* ledger, Hazards* hazards) : ledger_(ledger), hazards_(hazards) {}

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "pathways/base/status_macros.h"
-#include "pathways/worker/store/core.h"
 
 namespace pw::worker {
 namespace {
@@ -54,7 +53,7 @@ class HostBuffer : public device::DeviceBuffer {
 // wrong, the shard stays or goes too early, which only costs time.
 Spill::References Spill::OfParked() const {
   References references;
-  core_->hazards.ForEachParked([&](const Hazards::Task& task) {
+  arrays_->hazards().ForEachParked([&](const Hazards::Task& task) {
     for (const ShardRef& shard : task.reads) references[shard.get()] += 2;
     for (const ShardRef& shard : task.consumes) references[shard.get()] += 1;
   });
@@ -64,7 +63,7 @@ Spill::References Spill::OfParked() const {
 bool Spill::IsIdle(const ShardRef& shard, int64_t known) const {
   if (shard->state() != Shard::State::kReady || shard->bytes() == 0 || shard->stays || shard->shared()) return false;
   if (shard.use_count() != shard->names + known) return false;  // each name is one reference
-  const auto& memories = core_->runtime->devices()[static_cast<size_t>(shard->device())].memories;
+  const auto& memories = arrays_->runtime()->devices()[static_cast<size_t>(shard->device())].memories;
   const std::string& kind = shard->buffer()->memory_kind();
   return kind.empty() || memories.empty() || kind == memories.front().kind;
 }
@@ -76,7 +75,7 @@ std::vector<Shard*> Spill::Idle(int device, const References& parked) const {
     auto it = parked.find(shard);
     return it == parked.end() ? int64_t{0} : it->second;
   };
-  core_->store.ForEach([&](const ShardRef& shard) {
+  arrays_->store().ForEach([&](const ShardRef& shard) {
     if (shard->device() == device && IsIdle(shard, waiting(shard.get()))) idle.push_back(shard.get());
   });
   std::sort(idle.begin(), idle.end(), [&](const Shard* a, const Shard* b) {
@@ -99,13 +98,13 @@ bool Spill::MakeRoom(int device, int64_t bytes) {
 }
 
 void Spill::MoveOut(const ShardRef& shard) {
-  core_->Await(shard->buffer()->ToHost(), [this, shard](const absl::StatusOr<Bytes>& bytes) {
+  arrays_->Await(shard->buffer()->ToHost(), [this, shard](const absl::StatusOr<Bytes>& bytes) {
     shard->stays = !bytes.ok();
     const References parked = OfParked();
     auto it = parked.find(shard.get());
     constexpr int64_t kThisFunction = 1;
     if (!bytes.ok() || !IsIdle(shard, kThisFunction + (it == parked.end() ? 0 : it->second))) return;
-    shard->MoveOut(std::make_unique<HostBuffer>(core_->runtime, *shard->buffer(), *bytes));
+    shard->MoveOut(std::make_unique<HostBuffer>(arrays_->runtime(), *shard->buffer(), *bytes));
     ++moved_out_;
   });
 }

@@ -21,6 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "pathways/device/device.h"
+#include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/hazards.h"
 #include "pathways/worker/store/memory_gate.h"
 #include "pathways/worker/store/object_store.h"
@@ -28,12 +29,12 @@
 
 namespace pw::worker {
 
-struct Core;
-
 class Spill : public MemoryGate::Spare {
  public:
-  // `core` outlives this.
-  explicit Spill(Core* core) : core_(core) {}
+  // Makes room for the memory gate of `arrays`, which outlive this.
+  explicit Spill(DeviceArrays* arrays) : arrays_(arrays) { arrays->memory().SetSpare(this); }
+  ~Spill() override { arrays_->memory().SetSpare(nullptr); }
+  Spill(const Spill&) = delete;
 
   void Enable(bool on) { on_ = on; }
   // Begins to move idle arrays of at least this many bytes off a device. Returns false if there are not enough.
@@ -52,7 +53,7 @@ class Spill : public MemoryGate::Spare {
   std::vector<Shard*> Idle(int device, const References& parked) const;
   void MoveOut(const ShardRef& shard);
 
-  Core* const core_;
+  DeviceArrays* const arrays_;
   bool on_ = false;
   uint64_t moved_out_ = 0;
   uint64_t moved_back_ = 0;

@@ -11,15 +11,15 @@ namespace v1 = pathways::v1;
 
 // A command that is done when all its shards have settled.
 struct Aliases::Pending {
-  Pending(Core* core, uint64_t op) : core(core), op(op) {}
-  Core* core;
+  Pending(Outbox* outbox, uint64_t op) : outbox(outbox), op(op) {}
+  Outbox* outbox;
   uint64_t op;
   size_t left = 1;  // one for the command itself
   absl::Status status;
 
   void Settled(const absl::Status& shard) {
     if (status.ok()) status = shard;
-    if (--left == 0) core->outbox.Done(op, status);
+    if (--left == 0) outbox->Done(op, status);
   }
 };
 
@@ -30,12 +30,12 @@ void Aliases::WaitFor(const PendingRef& pending, const ShardRef& shard) {
 }
 
 void Aliases::Alias(const v1::Alias& command) {
-  auto pending = std::make_shared<Pending>(core_, command.op());
+  auto pending = std::make_shared<Pending>(&context_->outbox(), command.op());
   const SessionId session(command.session());
   for (const v1::Alias::Item& item : command.items()) {
-    ShardRef source = core_->store.FindOrFailed(ArrayId(item.source_array()), item.source_shard());
+    ShardRef source = arrays_->store().FindOrFailed(ArrayId(item.source_array()), item.source_shard());
     WaitFor(pending, source);
-    core_->store.Bind(ArrayId(item.array()), item.shard(), std::move(source), session);
+    arrays_->store().Bind(ArrayId(item.array()), item.shard(), std::move(source), session);
   }
   pending->Settled(absl::OkStatus());
 }
@@ -43,7 +43,7 @@ void Aliases::Alias(const v1::Alias& command) {
 void Aliases::Poison(const v1::Poison& command) {
   const absl::Status error = FromProto(command.error());
   const absl::Status reason = error.ok() ? absl::UnknownError("poisoned without a reason") : error;
-  for (uint64_t array : command.arrays()) core_->store.Poison(ArrayId(array), reason, SessionId(command.session()));
+  for (uint64_t array : command.arrays()) arrays_->store().Poison(ArrayId(array), reason, SessionId(command.session()));
 }
 
 void Aliases::Bitcast(const v1::Bitcast& command) {
@@ -52,25 +52,25 @@ void Aliases::Bitcast(const v1::Bitcast& command) {
   absl::StatusOr<buffers::DType> dtype = buffers::DTypeFromNumber(command.dtype());
   const device::Dims dims(command.dims().begin(), command.dims().end());
   std::vector<std::pair<int, ShardRef>> sources;
-  core_->store.ForEachShard(ArrayId(command.source()),
-                            [&](int index, const ShardRef& shard) { sources.emplace_back(index, shard); });
+  arrays_->store().ForEachShard(ArrayId(command.source()),
+                                [&](int index, const ShardRef& shard) { sources.emplace_back(index, shard); });
   absl::Status status = dtype.ok() ? buffers::DenseBytes(*dtype, dims).status() : dtype.status();
-  if (status.ok() && sources.empty()) status = core_->store.FindOrFailed(ArrayId(command.source()), 0)->error();
+  if (status.ok() && sources.empty()) status = arrays_->store().FindOrFailed(ArrayId(command.source()), 0)->error();
   if (!status.ok()) {
-    core_->store.Poison(result_id, status, session);
-    return core_->outbox.Done(command.op(), status);
+    arrays_->store().Poison(result_id, status, session);
+    return context_->outbox().Done(command.op(), status);
   }
-  auto pending = std::make_shared<Pending>(core_, command.op());
+  auto pending = std::make_shared<Pending>(&context_->outbox(), command.op());
   for (auto& [index, source] : sources) {
-    ShardRef result = core_->NewShard(source->device(), session);
-    core_->store.Bind(result_id, index, result, session);
+    ShardRef result = arrays_->NewShard(source->device(), session);
+    arrays_->store().Bind(result_id, index, result, session);
     WaitFor(pending, result);
     auto task = std::make_shared<Hazards::Task>();
     task->reads = {source};
     task->run = [this, source = source, result, dtype = *dtype, dims](const absl::Status& input) {
       return StartBitcast(source, result, dtype, dims, input);
     };
-    core_->hazards.Submit(std::move(task));
+    arrays_->hazards().Submit(std::move(task));
   }
   pending->Settled(absl::OkStatus());
 }
@@ -96,11 +96,11 @@ Hazards::Outcome Aliases::StartBitcast(const ShardRef& source, const ShardRef& r
         absl::StrCat("bitcast of ", DeviceBytes(from->dtype(), from->dims()), " bytes to ", DeviceBytes(dtype, dims), " bytes")));
     return Hazards::Outcome::kDone;
   }
-  core_->Await(source->buffer()->ToHost(),
-               [this, source, result, dtype, dims, kind = from->memory_kind()](const absl::StatusOr<Bytes>& bytes) {
-                 if (!bytes.ok()) return result->SetFailed(source->failed() ? source->error() : bytes.status());
-                 Place(core_, result, {*bytes, dtype, dims, std::nullopt, false}, kind, [](const absl::Status&) {});
-               });
+  arrays_->Await(source->buffer()->ToHost(),
+                 [this, source, result, dtype, dims, kind = from->memory_kind()](const absl::StatusOr<Bytes>& bytes) {
+                   if (!bytes.ok()) return result->SetFailed(source->failed() ? source->error() : bytes.status());
+                   Place(arrays_, result, {*bytes, dtype, dims, std::nullopt, false}, kind, [](const absl::Status&) {});
+                 });
   return Hazards::Outcome::kDone;
 }
 

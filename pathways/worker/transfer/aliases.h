@@ -5,13 +5,14 @@
 
 #include <memory>
 
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
 
 namespace pw::worker {
 
 class Aliases {
  public:
-  explicit Aliases(Core* core) : core_(core) {}
+  Aliases(WorkerContext* context, DeviceArrays* arrays) : context_(context), arrays_(arrays) {}
 
   void Alias(const pathways::v1::Alias& command);
   void Bitcast(const pathways::v1::Bitcast& command);
@@ -25,7 +26,8 @@ class Aliases {
   Hazards::Outcome StartBitcast(const ShardRef& source, const ShardRef& result, buffers::DType dtype, const device::Dims& dims,
                                 const absl::Status& input);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
 };
 
 }  // namespace pw::worker

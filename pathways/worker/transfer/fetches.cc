@@ -20,7 +20,7 @@ constexpr size_t kFetchChunkBytes = 1 << 20;
 void Fetches::Fetch(const v1::Fetch& command) {
   auto request = std::make_shared<Request>();
   request->fetch = command.fetch();
-  request->shard = core_->store.FindOrFailed(ArrayId(command.array()), command.shard());
+  request->shard = arrays_->store().FindOrFailed(ArrayId(command.array()), command.shard());
   request->session = command.lane_fetch() != 0 ? SessionId(command.session()) : request->shard->session();
   request->lane_fetch = command.lane_fetch();
   request->lane_above = std::min<uint64_t>(command.lane_above(), kFetchInlineBytes);
@@ -28,7 +28,7 @@ void Fetches::Fetch(const v1::Fetch& command) {
   request->task = std::make_shared<Hazards::Task>();
   request->task->reads = {request->shard};
   request->task->run = [this, request](const absl::Status& input) { return Start(request, input); };
-  core_->hazards.Submit(request->task);
+  arrays_->hazards().Submit(request->task);
 }
 
 Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& input) {
@@ -53,9 +53,9 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   }
   in_memory_ -= std::exchange(request->bytes, 0);  // of a first try
   if (in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) {
-    core_->hazards.Hold(request->task);
+    arrays_->hazards().Hold(request->task);
     waiting_.push_back(request->task);
-    core_->memory.Begin();  // consumers of the shard wait for this
+    arrays_->memory().Begin();  // consumers of the shard wait for this
     return Hazards::Outcome::kWait;
   }
   request->bytes = *bytes;
@@ -64,38 +64,40 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   in_memory_ += request->bytes;
   if (StartCopy(request)) return Hazards::Outcome::kWait;
   // The request keeps the shard until the copy has ended: if the copy fails, the shard's own error is the reason to give.
-  Future<Bytes> copy =
-      SharesMemory(*request) ? ToSharedHost(core_, request->session, buffer, static_cast<size_t>(*bytes)) : buffer->ToHost();
-  core_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
+  Future<Bytes> copy = SharesMemory(*request)
+                           ? ToSharedHost(&host_memory_->shared(), request->session, buffer, static_cast<size_t>(*bytes))
+                           : buffer->ToHost();
+  arrays_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
   return Hazards::Outcome::kDone;
 }
 
 // Returns whether the receiver, a client or the controller, can open the copy as shared memory.
 bool Fetches::SharesMemory(const Request& request) const {
   if (request.byte_strides.has_value()) return false;
-  return request.lane_fetch != 0 ? lanes_->SharesMemory(request.session) : core_->shares_memory;
+  return request.lane_fetch != 0 ? lanes_->SharesMemory(request.session) : host_memory_->shares();
 }
 
 // Copies the shard straight from the device's memory to shared memory, if the host can read that memory. This saves the page
 // faults of writing to fresh memory. The request stays a reader of the shard meanwhile, so no launch takes the buffer over.
 bool Fetches::StartCopy(const RequestRef& request) {
-  if (core_->copy_pool == nullptr || request->view_tried || !SharesMemory(*request) ||
+  if (host_memory_->copy_pool() == nullptr || request->view_tried || !SharesMemory(*request) ||
       static_cast<size_t>(request->bytes) < net::SharedMemoryFactory::kWorthwhileBytes) {
     return false;
   }
   request->view_tried = true;
-  ReadInPlace(core_, request->task, request->shard, [this, request](absl::StatusOr<Bytes> view) {
+  ReadInPlace(context_, arrays_, request->task, request->shard, [this, request](absl::StatusOr<Bytes> view) {
     if (view.ok()) CopyView(request, *std::move(view));
   });
   return true;
 }
 
 void Fetches::CopyView(const RequestRef& request, Bytes view) {
-  absl::StatusOr<net::SharedMemory> memory = core_->shared.Create(static_cast<size_t>(request->bytes), request->session.v);
+  absl::StatusOr<net::SharedMemory> memory =
+      host_memory_->shared().Create(static_cast<size_t>(request->bytes), request->session.v);
   if (!memory.ok()) return;  // Start goes the ordinary way
   net::SharedCopyOn(
-      core_->copy_pool, *std::move(memory), std::move(view),
-      [this, request, strand = core_->strand, alive = core_->alive()](absl::StatusOr<Bytes> bytes) mutable {
+      host_memory_->copy_pool(), *std::move(memory), std::move(view),
+      [this, request, strand = context_->strand(), alive = context_->alive()](absl::StatusOr<Bytes> bytes) mutable {
         // Destroys `request` on the strand, even if the worker is gone.
         strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
           if (!alive.expired()) Copied(request, std::move(bytes));
@@ -122,13 +124,13 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
     });
     return;
   }
-  if (core_->ended.contains(request->session)) return Freed(request->bytes);
+  if (context_->ended(request->session)) return Freed(request->bytes);
   if (request->lane_fetch != 0 && bytes->size() > request->lane_above) return SendOnLane(request, *std::move(bytes));
-  if (core_->shares_memory && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
+  if (host_memory_->shares() && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
   const bool is_inline = bytes->size() <= kFetchInlineBytes;
   std::vector<Bytes> payload;
   if (is_inline) payload.push_back(*bytes);
-  v1::Fetched* fetched = core_->outbox.Add(std::move(payload))->mutable_fetched();
+  v1::Fetched* fetched = context_->outbox().Add(std::move(payload))->mutable_fetched();
   fetched->set_fetch(request->fetch);
   fetched->set_total_bytes(bytes->size());
   fetched->set_payload_bytes(is_inline ? bytes->size() : 0);
@@ -138,7 +140,7 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
 }
 
 void Fetches::SendOnLane(const RequestRef& request, Bytes bytes) {
-  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  v1::Fetched* fetched = context_->outbox().Add()->mutable_fetched();
   fetched->set_fetch(request->fetch);
   fetched->set_total_bytes(bytes.size());
   fetched->set_on_lane(true);
@@ -146,7 +148,7 @@ void Fetches::SendOnLane(const RequestRef& request, Bytes bytes) {
 }
 
 void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {
-  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  v1::Fetched* fetched = context_->outbox().Add()->mutable_fetched();
   fetched->set_fetch(request->fetch);
   fetched->set_total_bytes(bytes.size());
   net::WriteName(*net::NameOf(bytes), fetched->mutable_shared());
@@ -158,17 +160,17 @@ void Fetches::Taken(const v1::SharedTaken& command) {
 }
 
 void Fetches::Fail(uint64_t fetch, const absl::Status& status) {
-  v1::Fetched* fetched = core_->outbox.Add()->mutable_fetched();
+  v1::Fetched* fetched = context_->outbox().Add()->mutable_fetched();
   fetched->set_fetch(fetch);
   *fetched->mutable_status() = ToProto(status);
 }
 
 void Fetches::Pump() {
   int64_t freed = 0;
-  while (!sending_.empty() && core_->outbox.CanSendBulk()) {
+  while (!sending_.empty() && context_->outbox().CanSendBulk()) {
     Sending& next = sending_.front();
     const size_t size = std::min(kFetchChunkBytes, next.data.size() - next.sent);
-    core_->outbox.SendChunk(next.fetch, next.sent, next.data.size(), next.data.Slice(next.sent, size));
+    context_->outbox().SendChunk(next.fetch, next.sent, next.data.size(), next.data.Slice(next.sent, size));
     next.sent += size;
     if (next.sent < next.data.size()) continue;
     freed += static_cast<int64_t>(next.data.size());
@@ -182,8 +184,8 @@ void Fetches::Freed(int64_t bytes) {
   std::deque<Hazards::TaskRef> now;
   now.swap(waiting_);
   for (Hazards::TaskRef& task : now) {
-    core_->hazards.Release(task);
-    core_->memory.End();
+    arrays_->hazards().Release(task);
+    arrays_->memory().End();
   }
 }
 

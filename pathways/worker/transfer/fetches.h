@@ -16,13 +16,16 @@
 
 #include "pathways/net/shared/unopened_shared_memory.h"
 #include "pathways/worker/lanes/client_lanes.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/host_memory.h"
 
 namespace pw::worker {
 
 class Fetches {
  public:
-  Fetches(Core* core, ClientLanes* lanes, int64_t limit_bytes) : core_(core), lanes_(lanes), limit_bytes_(limit_bytes) {}
+  Fetches(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, ClientLanes* lanes, int64_t limit_bytes)
+      : context_(context), arrays_(arrays), host_memory_(host_memory), lanes_(lanes), limit_bytes_(limit_bytes) {}
 
   void Fetch(const pathways::v1::Fetch& command);
   // Returns the shared memory that Fetched named: the controller has opened it.
@@ -65,7 +68,9 @@ class Fetches {
   void SendOnLane(const RequestRef& request, Bytes bytes);
   void Freed(int64_t bytes);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
+  HostMemory* const host_memory_;
   ClientLanes* const lanes_;
   const int64_t limit_bytes_;
   int64_t in_memory_ = 0;

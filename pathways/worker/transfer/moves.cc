@@ -47,8 +47,9 @@ struct Moves::Assembly {
 };
 
 void Moves::Move(const v1::Move& command) {
-  auto operation = std::make_shared<Operation>(Operation{core_, command.op(), SessionId(command.session()), command.location()});
-  if (core_->recorder.on()) operation->begun = core_->recorder.Now();
+  auto operation =
+      std::make_shared<Operation>(Operation{context_, command.op(), SessionId(command.session()), command.location()});
+  if (context_->recorder().on()) operation->begun = context_->recorder().Now();
   // Sends first: a new shard may take the name of a shard to send.
   program::ForEachSend(command, [&](const v1::Move::Send& send) { Send(operation, send); });
   program::ForEachReceive(command, [&](const v1::Move::Receive& receive) { Receive(operation, receive); });
@@ -89,7 +90,7 @@ absl::Status Moves::Check(const v1::Move::Receive& receive, Assembly* assembly) 
 
 void Moves::Receive(const OperationRef& operation, const v1::Move::Receive& receive) {
   ++operation->left;
-  const int devices = static_cast<int>(core_->runtime->devices().size());
+  const int devices = static_cast<int>(arrays_->runtime()->devices().size());
   auto assembly = std::make_shared<Assembly>();
   absl::Status status = Check(receive, assembly.get());
   if (receive.local_device() < 0 || receive.local_device() >= devices) {
@@ -97,20 +98,20 @@ void Moves::Receive(const OperationRef& operation, const v1::Move::Receive& rece
         absl::StrCat("there is no local device ", receive.local_device(), "; this host has ", devices));
   }
   if (!status.ok()) {
-    core_->store.Bind(ArrayId(receive.array()), receive.shard(), Shard::Failed(status), operation->session);
+    arrays_->store().Bind(ArrayId(receive.array()), receive.shard(), Shard::Failed(status), operation->session);
     return operation->Settled(status);
   }
-  assembly->shard = core_->NewShard(receive.local_device(), operation->session);
+  assembly->shard = arrays_->NewShard(receive.local_device(), operation->session);
   if (!CopyWhole(operation, receive, assembly)) Assemble(operation, receive, assembly);
-  core_->store.Bind(ArrayId(receive.array()), receive.shard(), assembly->shard, operation->session);
+  arrays_->store().Bind(ArrayId(receive.array()), receive.shard(), assembly->shard, operation->session);
 }
 
 // If the piece is exactly one local shard, the runtime copies it from device to device.
 bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& receive, const AssemblyRef& assembly) {
-  if (receive.pieces_size() != 1 || HostId(receive.pieces(0).from_host()) != peers_->self()) return false;
+  if (receive.pieces_size() != 1 || HostId(receive.pieces(0).from_host()) != context_->self()) return false;
   const v1::Move::Receive::Piece& piece = receive.pieces(0);
   if (!IsWhole(assembly->dims, assembly->pieces[0].to_start, assembly->pieces[0].size)) return false;
-  ShardRef source = core_->store.FindOrFailed(ArrayId(piece.source_array()), piece.source_shard());
+  ShardRef source = arrays_->store().FindOrFailed(ArrayId(piece.source_array()), piece.source_shard());
   auto task = std::make_shared<Hazards::Task>();
   task->reads = {source};
   std::weak_ptr<Hazards::Task> weak = task;
@@ -134,7 +135,7 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     const int64_t bytes = DeviceBytes(assembly->dtype, assembly->dims);
     const MemoryGate::Need need{assembly->shard->device(), bytes};
     absl::Status why;
-    switch (core_->memory.Admit({&need, 1}, weak.lock(), &why)) {
+    switch (arrays_->memory().Admit({&need, 1}, weak.lock(), &why)) {
       case MemoryGate::Verdict::kWait:
         return Hazards::Outcome::kWait;
       case MemoryGate::Verdict::kNever:
@@ -150,14 +151,14 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     }
     const Future<Unit> ready = (*copy)->Ready();
     assembly->shard->SetLive(*std::move(copy), bytes);
-    core_->Await(ready, [finish, source](const absl::StatusOr<Unit>& done) {
+    arrays_->Await(ready, [finish, source](const absl::StatusOr<Unit>& done) {
       if (done.ok()) return finish(absl::OkStatus());
       WhyFailed(source, done.status(), finish);
     });
     return Hazards::Outcome::kDone;
   };
   assembly->left = 1;
-  core_->hazards.Submit(std::move(task));
+  arrays_->hazards().Submit(std::move(task));
   return true;
 }
 
@@ -167,8 +168,8 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
     const v1::Move::Receive::Piece& piece = receive.pieces(i);
     const HostId from(piece.from_host());
     const size_t index = static_cast<size_t>(i);
-    if (from == peers_->self()) {
-      ShardRef source = core_->store.FindOrFailed(ArrayId(piece.source_array()), piece.source_shard());
+    if (from == context_->self()) {
+      ShardRef source = arrays_->store().FindOrFailed(ArrayId(piece.source_array()), piece.source_shard());
       auto task = std::make_shared<Hazards::Task>();
       task->reads = {source};
       task->run = [this, operation, assembly, index, source](const absl::Status& input) {
@@ -178,27 +179,28 @@ void Moves::Assemble(const OperationRef& operation, const v1::Move::Receive& rec
           AddPiece(operation, assembly, index, input, {}, {});
         return Hazards::Outcome::kDone;
       };
-      core_->hazards.Submit(std::move(task));
+      arrays_->hazards().Submit(std::move(task));
       continue;
     }
     ExpectPiece(operation, assembly, index, piece.transfer(), from);
-    if (!peers_->Knows(from))
-      staging_.FailSource(from, UnreachableHostError(from, absl::StrCat(core_->NameOf(from), " is not in the cluster")));
+    if (!transfers_->Knows(from))
+      staging_.FailSource(from, UnreachableHostError(from, absl::StrCat(context_->NameOf(from), " is not in the cluster")));
   }
   if (--assembly->left == 0) Finish(operation, assembly);
 }
 
 void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, uint64_t transfer,
                         HostId from) {
-  core_->memory.Begin();
+  arrays_->memory().Begin();
   const auto bytes = assembly->pieces[index].bytes;
-  uint8_t* const into = FinalPlace(assembly.get(), index, peers_->TakesShared(from) || core_->peers_in_process);
-  if (into != nullptr) peers_->receive_buffers()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
+  uint8_t* const into = FinalPlace(assembly.get(), index, transfers_->TakesShared(from) || host_memory_->peers_in_process());
+  if (into != nullptr)
+    transfers_->receive_buffers()->Expect(transfer, {assembly->memory->owner(), into}, static_cast<size_t>(bytes));
   staging_.Expect(
       transfer, bytes, operation->session, from,
       [this, operation, assembly, index, transfer](absl::StatusOr<Bytes> arrived) {
-        peers_->receive_buffers()->Withdraw(transfer);
-        core_->memory.End();
+        transfers_->receive_buffers()->Withdraw(transfer);
+        arrays_->memory().End();
         operation->bytes += arrived.ok() ? static_cast<int64_t>(arrived->size()) : 0;
         const Dims& size = assembly->pieces[index].size;
         // UNAVAILABLE: the host is gone. Other errors come from the source and say where they began.
@@ -211,9 +213,9 @@ void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assemb
 // Returns null, and fails the assembly, if the machine has no memory for the whole shard.
 uint8_t* Moves::Memory(Assembly* assembly) {
   if (!assembly->memory.has_value() && assembly->status.ok()) {
-    assembly->memory = core_->blocks.Take(static_cast<size_t>(assembly->total_bytes));
+    assembly->memory = host_memory_->blocks().Take(static_cast<size_t>(assembly->total_bytes));
     if (!assembly->memory.has_value()) {
-      assembly->status = absl::ResourceExhaustedError(absl::StrCat("the machine of ", core_->NameOf(peers_->self()),
+      assembly->status = absl::ResourceExhaustedError(absl::StrCat("the machine of ", context_->NameOf(context_->self()),
                                                                    " has no memory for a shard of ",
                                                                    HumanBytes(assembly->total_bytes), ". Use more devices"));
     }
@@ -238,13 +240,13 @@ void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly,
     return AddPiece(operation, assembly, piece,
                     absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
   }
-  core_->Await(HostCopy(operation, source),
-               [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
-                 if (bytes.ok()) return AddPiece(operation, assembly, piece, bytes, dims, start);
-                 WhyFailed(source, bytes.status(), [this, operation, assembly, piece](const absl::Status& error) {
-                   AddPiece(operation, assembly, piece, error, {}, {});
+  arrays_->Await(HostCopy(operation, source),
+                 [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
+                   if (bytes.ok()) return AddPiece(operation, assembly, piece, bytes, dims, start);
+                   WhyFailed(source, bytes.status(), [this, operation, assembly, piece](const absl::Status& error) {
+                     AddPiece(operation, assembly, piece, error, {}, {});
+                   });
                  });
-               });
 }
 
 void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, const absl::StatusOr<Bytes>& bytes,
@@ -272,7 +274,7 @@ void Moves::Finish(const OperationRef& operation, const AssemblyRef& assembly) {
   const bool own = data.empty() && assembly->memory.has_value();
   if (own) data = std::move(*assembly->memory).Freeze();
   assembly->memory.reset();
-  Place(core_, assembly->shard, {std::move(data), assembly->dtype, assembly->dims, std::nullopt, own}, assembly->memory_kind,
+  Place(arrays_, assembly->shard, {std::move(data), assembly->dtype, assembly->dims, std::nullopt, own}, assembly->memory_kind,
         [operation](const absl::Status& status) { operation->Settled(status); });
 }
 

@@ -17,22 +17,28 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "pathways/buffers/sharding.h"
-#include "pathways/worker/store/core.h"
-#include "pathways/worker/transfer/peers.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/host_memory.h"
 #include "pathways/worker/transfer/staging.h"
+#include "pathways/worker/transfer/transfer_queue.h"
 
 namespace pw::worker {
 
 using buffers::Dims;
 
-class Moves : public Peers::Receiver {
+class Moves : public TransferQueue::Receiver {
  public:
-  Moves(Core* core, Peers* peers, int64_t staging_limit_bytes)
-      : core_(core), peers_(peers), staging_(&core->blocks, staging_limit_bytes) {
-    peers->SetReceiver(this);
+  Moves(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, TransferQueue* transfers,
+        int64_t staging_limit_bytes)
+      : context_(context),
+        arrays_(arrays),
+        host_memory_(host_memory),
+        transfers_(transfers),
+        staging_(&host_memory->blocks(), staging_limit_bytes) {
+    transfers->SetReceiver(this);
   }
 
-  void SetPeers(const pathways::v1::Peers& peers) { peers_->SetPeers(peers); }
   void Move(const pathways::v1::Move& command);
   void ReleaseOwner(SessionId session);
 
@@ -70,8 +76,10 @@ class Moves : public Peers::Receiver {
                 const device::Dims& dims, const device::Dims& start);
   void Finish(const OperationRef& operation, const AssemblyRef& assembly);
 
-  Core* const core_;
-  Peers* const peers_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
+  HostMemory* const host_memory_;
+  TransferQueue* const transfers_;
   Staging staging_;
 };
 

@@ -13,7 +13,7 @@ namespace pw::worker {
 
 // A Move in progress.
 struct Moves::Operation {
-  Core* core;
+  WorkerContext* context;
   uint64_t op;
   SessionId session;
   std::string location;  // in the user's program
@@ -26,8 +26,8 @@ struct Moves::Operation {
   void Settled(const absl::Status& part) {
     if (status.ok()) status = part;
     if (--left > 0) return;
-    core->outbox.Done(op, status);
-    core->recorder.Span(trace::Kind::kTransfer, "transfers", "move", begun, {.flow = op, .bytes = bytes});
+    context->outbox().Done(op, status);
+    context->recorder().Span(trace::Kind::kTransfer, "transfers", "move", begun, {.flow = op, .bytes = bytes});
     copies.clear();
   }
 };

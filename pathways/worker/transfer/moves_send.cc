@@ -62,7 +62,7 @@ struct Moves::Outgoing {
 
 void Moves::Send(const OperationRef& operation, const v1::Move::Send& send) {
   ++operation->left;
-  ShardRef shard = core_->store.FindOrFailed(ArrayId(send.array()), send.shard());
+  ShardRef shard = arrays_->store().FindOrFailed(ArrayId(send.array()), send.shard());
   auto task = std::make_shared<Hazards::Task>();
   task->reads = {shard};
   auto out = std::make_shared<Outgoing>(Outgoing{operation,
@@ -72,7 +72,7 @@ void Moves::Send(const OperationRef& operation, const v1::Move::Send& send) {
                                                  {0, {}, ToDims(send.region().start()), ToDims(send.region().size())},
                                                  task});
   task->run = [this, out](const absl::Status& input) { return StartSend(out, input); };
-  core_->hazards.Submit(std::move(task));
+  arrays_->hazards().Submit(std::move(task));
 }
 
 Hazards::Outcome Moves::StartSend(const OutgoingRef& out, const absl::Status& input) {
@@ -88,12 +88,12 @@ Hazards::Outcome Moves::StartSend(const OutgoingRef& out, const absl::Status& in
     FailSend(out, absl::InvalidArgumentError("a region to send lies outside its shard"));
     return Hazards::Outcome::kDone;
   }
-  if (core_->copy_pool == nullptr || out->view_tried || region.bytes() < kViewBytes) {
+  if (host_memory_->copy_pool() == nullptr || out->view_tried || region.bytes() < kViewBytes) {
     SendCopy(out);
     return Hazards::Outcome::kDone;
   }
   out->view_tried = true;
-  ReadInPlace(core_, out->task.lock(), out->shard, [this, out](absl::StatusOr<Bytes> view) {
+  ReadInPlace(context_, arrays_, out->task.lock(), out->shard, [this, out](absl::StatusOr<Bytes> view) {
     if (view.ok()) SendView(out, *view);
   });
   return Hazards::Outcome::kWait;
@@ -102,10 +102,10 @@ Hazards::Outcome Moves::StartSend(const OutgoingRef& out, const absl::Status& in
 // Sends a contiguous region in place if it goes through a connection; otherwise copies the region on the pool.
 void Moves::SendView(const OutgoingRef& out, const Bytes& view) {
   out->started = true;
-  const bool shared = peers_->TakesShared(out->to) && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes;
+  const bool shared = transfers_->TakesShared(out->to) && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes;
   const std::optional<Bytes> stretch = shared ? std::nullopt : out->region.In(view);
   if (stretch.has_value()) return Hand(out, *stretch);
-  core_->Await(CopyAside(out, view, shared), [this, out](const absl::StatusOr<Bytes>& region) { Hand(out, region); });
+  arrays_->Await(CopyAside(out, view, shared), [this, out](const absl::StatusOr<Bytes>& region) { Hand(out, region); });
 }
 
 Future<Bytes> Moves::CopyAside(const OutgoingRef& out, const Bytes& view, bool shared) {
@@ -114,8 +114,8 @@ Future<Bytes> Moves::CopyAside(const OutgoingRef& out, const Bytes& view, bool s
   if (copy.valid()) return copy;
   Promise<Bytes> promise;
   copy = promise.future();
-  core_->copy_pool->Post(
-      [factory = core_->shared, session = out->operation->session, region = out->region, view, shared,
+  host_memory_->copy_pool()->Post(
+      [factory = host_memory_->shared(), session = out->operation->session, region = out->region, view, shared,
        promise = std::move(promise)]() mutable { promise.Set(Alone(factory, session, region, view, shared)); });
   return copy;
 }
@@ -123,19 +123,19 @@ Future<Bytes> Moves::CopyAside(const OutgoingRef& out, const Bytes& view, bool s
 // Sends from a copy of the whole shard in host memory, made by the runtime.
 void Moves::SendCopy(const OutgoingRef& out) {
   out->started = true;
-  const bool shared = peers_->TakesShared(out->to);
+  const bool shared = transfers_->TakesShared(out->to);
   Future<Bytes> copy;
   if (shared && out->region.whole() && !out->operation->copies[out->shard.get()].valid()) {
     copy = out->operation->copies[out->shard.get()] =
-        ToSharedHost(core_, out->operation->session, out->shard->buffer(), out->region.bytes());
+        ToSharedHost(&host_memory_->shared(), out->operation->session, out->shard->buffer(), out->region.bytes());
   } else {
     copy = HostCopy(out->operation, out->shard);
   }
-  core_->Await(copy, [this, out, shared](const absl::StatusOr<Bytes>& bytes) {
+  arrays_->Await(copy, [this, out, shared](const absl::StatusOr<Bytes>& bytes) {
     if (!bytes.ok())
       return WhyFailed(out->shard, bytes.status(), [this, out](const absl::Status& error) { FailSend(out, error); });
     if (out->region.whole()) return Hand(out, bytes);
-    Hand(out, Alone(core_->shared, out->operation->session, out->region, *bytes,
+    Hand(out, Alone(host_memory_->shared(), out->operation->session, out->region, *bytes,
                     shared && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes));
   });
 }
@@ -143,12 +143,12 @@ void Moves::SendCopy(const OutgoingRef& out) {
 void Moves::Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region) {
   if (!region.ok()) return FailSend(out, region.status());
   out->operation->bytes += static_cast<int64_t>(region->size());
-  peers_->Send(out->to, out->transfer, out->operation->session, *region,
-               [operation = out->operation](const absl::Status& sent) { operation->Settled(sent); });
+  transfers_->Send(out->to, out->transfer, out->operation->session, *region,
+                   [operation = out->operation](const absl::Status& sent) { operation->Settled(sent); });
 }
 
 void Moves::FailSend(const OutgoingRef& out, const absl::Status& error) {
-  peers_->SendFailed(out->to, out->transfer, error);
+  transfers_->SendFailed(out->to, out->transfer, error);
   out->operation->Settled(error);
 }
 

@@ -21,20 +21,20 @@ struct Pending {
   }
 };
 
-Hazards::Outcome TryPlace(Core* core, const std::shared_ptr<Pending>& pending, const Hazards::TaskRef& task) {
+Hazards::Outcome TryPlace(DeviceArrays* arrays, const std::shared_ptr<Pending>& pending, const Hazards::TaskRef& task) {
   const int device = pending->shard->device();
   const int64_t bytes = DeviceBytes(pending->array.dtype, pending->array.dims);
   absl::Status status;
   const MemoryGate::Need need{device, bytes};
-  const MemoryGate::Verdict verdict = core->memory.Admit({&need, 1}, task, &status);
+  const MemoryGate::Verdict verdict = arrays->memory().Admit({&need, 1}, task, &status);
   if (verdict == MemoryGate::Verdict::kWait) return Hazards::Outcome::kWait;
   if (verdict == MemoryGate::Verdict::kRoom) {
-    auto buffer = core->runtime->FromHost(std::move(pending->array), device, pending->memory_kind);
+    auto buffer = arrays->runtime()->FromHost(std::move(pending->array), device, pending->memory_kind);
     status = buffer.status();
     if (buffer.ok()) {
       const Future<Unit> ready = (*buffer)->Ready();
       pending->shard->SetLive(*std::move(buffer), bytes);
-      core->Await(ready, [pending](const absl::StatusOr<Unit>& done) { pending->Finish(done.status()); });
+      arrays->Await(ready, [pending](const absl::StatusOr<Unit>& done) { pending->Finish(done.status()); });
       return Hazards::Outcome::kDone;
     }
   }
@@ -44,14 +44,14 @@ Hazards::Outcome TryPlace(Core* core, const std::shared_ptr<Pending>& pending, c
 
 }  // namespace
 
-void Place(Core* core, ShardRef shard, device::HostArray array, std::string memory_kind,
+void Place(DeviceArrays* arrays, ShardRef shard, device::HostArray array, std::string memory_kind,
            absl::AnyInvocable<void(const absl::Status&) &&> done) {
   auto pending = std::make_shared<Pending>(Pending{std::move(shard), std::move(array), std::move(memory_kind), std::move(done)});
   auto task = std::make_shared<Hazards::Task>();
-  task->run = [core, pending, weak = std::weak_ptr<Hazards::Task>(task)](const absl::Status&) {
-    return TryPlace(core, pending, weak.lock());
+  task->run = [arrays, pending, weak = std::weak_ptr<Hazards::Task>(task)](const absl::Status&) {
+    return TryPlace(arrays, pending, weak.lock());
   };
-  core->hazards.Submit(std::move(task));
+  arrays->hazards().Submit(std::move(task));
 }
 
 }  // namespace pw::worker

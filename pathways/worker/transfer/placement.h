@@ -5,12 +5,13 @@
 #include <string>
 
 #include "absl/functional/any_invocable.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/device/device.h"
+#include "pathways/worker/store/device_arrays.h"
 
 namespace pw::worker {
 
 // Makes `shard` live and settles it; then calls `done` with the outcome.
-void Place(Core* core, ShardRef shard, device::HostArray array, std::string memory_kind,
+void Place(DeviceArrays* arrays, ShardRef shard, device::HostArray array, std::string memory_kind,
            absl::AnyInvocable<void(const absl::Status&) &&> done);
 
 }  // namespace pw::worker

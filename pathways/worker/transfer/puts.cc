@@ -46,7 +46,7 @@ absl::Status Puts::Check(const v1::Put& command, Request* request) const {
     return absl::InvalidArgumentError(
         absl::StrCat("the shape takes ", request->total_bytes, " bytes, ", command.total_bytes(), " were announced"));
   }
-  const int devices = static_cast<int>(core_->runtime->devices().size());
+  const int devices = static_cast<int>(arrays_->runtime()->devices().size());
   for (const v1::Placement& placement : command.placements()) {
     if (placement.local_device() >= 0 && placement.local_device() < devices) continue;
     return absl::InvalidArgumentError(
@@ -61,21 +61,21 @@ void Puts::Put(const v1::Put& command, const Bytes& payload) {
   request->session = SessionId(command.session());
   const ArrayId array(command.array());
   if (absl::Status status = Check(command, request.get()); !status.ok()) {
-    core_->store.Poison(array, status, request->session);
-    core_->outbox.Done(request->op, status);
+    arrays_->store().Poison(array, status, request->session);
+    context_->outbox().Done(request->op, status);
     return;
   }
   for (const v1::Placement& placement : command.placements()) {
-    request->targets.push_back({core_->NewShard(placement.local_device(), request->session), placement.memory_kind()});
-    core_->store.Bind(array, placement.shard(), request->targets.back().shard, request->session);
+    request->targets.push_back({arrays_->NewShard(placement.local_device(), request->session), placement.memory_kind()});
+    arrays_->store().Bind(array, placement.shard(), request->targets.back().shard, request->session);
   }
   request->unsettled = request->targets.size();
-  if (request->targets.empty()) return core_->outbox.Done(request->op, absl::OkStatus());
+  if (request->targets.empty()) return context_->outbox().Done(request->op, absl::OkStatus());
   if (command.lane_buffer() != 0 && request->total_bytes > 0) {
-    core_->memory.Begin();
+    arrays_->memory().Begin();
     return lanes_->Expect(request->session, command.lane_buffer(), request->total_bytes,
                           [this, request](absl::StatusOr<Bytes> bytes) {
-                            core_->memory.End();
+                            arrays_->memory().End();
                             Arrived(request, std::move(bytes));
                           });
   }
@@ -84,10 +84,10 @@ void Puts::Put(const v1::Put& command, const Bytes& payload) {
     return Arrived(
         request, absl::InvalidArgumentError(absl::StrCat("a put of ", request->total_bytes, " bytes carries ", payload.size())));
   }
-  core_->memory.Begin();
+  arrays_->memory().Begin();
   staging_.Expect(command.transfer(), request->total_bytes, request->session, HostId(),
                   [this, request](absl::StatusOr<Bytes> bytes) {
-                    core_->memory.End();
+                    arrays_->memory().End();
                     Arrived(request, std::move(bytes));
                   });
 }
@@ -95,7 +95,7 @@ void Puts::Put(const v1::Put& command, const Bytes& payload) {
 void Puts::AddChunk(const v1::Chunk& chunk, Bytes payload) {
   if (!chunk.has_shared()) return staging_.AddChunk(chunk, std::move(payload));
   absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(chunk.shared()), chunk.exclusive());
-  core_->outbox.Add()->mutable_shared_taken()->add_transfers(chunk.transfer());
+  context_->outbox().Add()->mutable_shared_taken()->add_transfers(chunk.transfer());
   if (shared.ok()) return staging_.AddChunk(chunk, *std::move(shared));
   staging_.Fail(chunk.transfer(), shared.status(), SessionId(chunk.session()));
 }
@@ -121,7 +121,7 @@ void Puts::Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   request->array.data = *std::move(bytes);
   request->array.exclusive = request->targets.size() == 1;
   for (const Request::Target& target : request->targets) {
-    Place(core_, target.shard, request->array, target.memory_kind,
+    Place(arrays_, target.shard, request->array, target.memory_kind,
           [this, request](const absl::Status& status) { Settled(request, status); });
   }
   request->array.data = Bytes();
@@ -130,9 +130,9 @@ void Puts::Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
 void Puts::Settled(const RequestRef& request, const absl::Status& status) {
   if (request->status.ok()) request->status = status;
   if (--request->unsettled > 0) return;
-  core_->outbox.Done(request->op, request->status);
-  core_->recorder.Instant(trace::Kind::kTransfer, "transfers", "put",
-                          {.flow = request->op, .bytes = static_cast<int64_t>(request->total_bytes)});
+  context_->outbox().Done(request->op, request->status);
+  context_->recorder().Instant(trace::Kind::kTransfer, "transfers", "put",
+                               {.flow = request->op, .bytes = static_cast<int64_t>(request->total_bytes)});
 }
 
 }  // namespace pw::worker

@@ -11,15 +11,16 @@
 #include <memory>
 
 #include "pathways/worker/lanes/client_lanes.h"
-#include "pathways/worker/store/core.h"
+#include "pathways/worker/store/context.h"
+#include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/transfer/staging.h"
 
 namespace pw::worker {
 
 class Puts {
  public:
-  Puts(Core* core, ClientLanes* lanes, int64_t staging_limit_bytes)
-      : core_(core), lanes_(lanes), staging_(&core->blocks, staging_limit_bytes) {}
+  Puts(WorkerContext* context, DeviceArrays* arrays, BlockCache* blocks, ClientLanes* lanes, int64_t staging_limit_bytes)
+      : context_(context), arrays_(arrays), lanes_(lanes), staging_(blocks, staging_limit_bytes) {}
 
   // Begins a Put. `payload`: its bytes, if they come with the command.
   void Put(const pathways::v1::Put& command, const Bytes& payload);
@@ -39,7 +40,8 @@ class Puts {
   void Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Settled(const RequestRef& request, const absl::Status& status);
 
-  Core* const core_;
+  WorkerContext* const context_;
+  DeviceArrays* const arrays_;
   ClientLanes* const lanes_;
   Staging staging_;
 };

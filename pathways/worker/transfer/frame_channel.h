@@ -1,0 +1,87 @@
+// FrameChannel: frames of the coordination dataflow (DataflowLinks) and reports for the controller (ReportPath), from worker to worker.
+//
+// They leave at once, ahead of waiting transfers, or as soon as there is a connection. They are not sent again after a connection breaks;
+// both sides are told that it broke.
+//
+// Invariants:
+//   PF-1  frames and reports to one host arrive in order, each at most once. If any are lost, OnPathBroken reports that their
+//         connection broke, before any message arrives on a later one
+// Lives on the worker's strand.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pathways/base/ids.h"
+#include "pathways/base/memory/bytes.h"
+#include "pathways/net/transport.h"
+#include "pathways/v1/peer.pb.h"
+#include "pathways/v1/worker.pb.h"
+#include "pathways/worker/store/context.h"
+
+namespace pw::worker {
+
+class FrameChannel {
+ public:
+  // Receives frames of the dataflow. Called on the strand, never inside SendFrame.
+  class FrameReceiver {
+   public:
+    virtual ~FrameReceiver() = default;
+    virtual void OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload) = 0;
+    // The connection broke, in either direction.
+    virtual void OnPathBroken(HostId host, const absl::Status& status) = 0;
+    virtual void OnLeft(HostId host, const absl::Status& status) = 0;  // has left the cluster
+  };
+
+  // Receives reports. Called on the strand, never inside SendReport.
+  class ReportReceiver {
+   public:
+    virtual ~ReportReceiver() = default;
+    virtual void OnReport(HostId from, pathways::v1::Report report) = 0;
+    // Reports sent to this host that have not arrived are lost.
+    virtual void OnReportsLost(HostId to) = 0;
+  };
+
+  // `connect` begins to connect to a host, unless that has begun.
+  FrameChannel(const WorkerContext* context, std::function<void(HostId)> connect);
+
+  void SetFrameReceiver(FrameReceiver* receiver) { frame_receiver_ = receiver; }
+  void SetReportReceiver(ReportReceiver* receiver) { report_receiver_ = receiver; }
+  void SendFrame(HostId to, std::string header, std::vector<Bytes> payload);
+  void SendReport(HostId to, pathways::v1::Report report);
+
+  // ---- for PeerConnections
+  void Add(HostId host) { peers_.try_emplace(host); }
+  // Forgets a host that has left, with its waiting frames. TellLeft tells the receiver of the dataflow.
+  void Remove(HostId host, const absl::Status& status);
+  void TellLeft(HostId host, const absl::Status& status);
+  // The connection is valid until Broken or Remove.
+  void Connected(HostId host, net::Connection* connection);
+  // There is no connection to the host: it broke, or could not be made.
+  void Broken(HostId host, const absl::Status& status);
+  // The connection from the host broke.
+  void IncomingLost(HostId host, const absl::Status& status);
+  absl::Status OnFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload);
+  void OnReport(HostId from, const pathways::v1::Report& report);
+
+ private:
+  struct Peer {
+    net::Connection* connection = nullptr;
+    std::vector<std::pair<std::string, std::vector<Bytes>>> waiting;  // for the connection
+  };
+
+  void Send(HostId to, const pathways::v1::PeerMessage& message, std::vector<Bytes> payload);
+  void PathBroken(HostId host, const absl::Status& reason);
+
+  const WorkerContext* const context_;
+  const std::function<void(HostId)> connect_;
+  FrameReceiver* frame_receiver_ = nullptr;
+  ReportReceiver* report_receiver_ = nullptr;
+  std::map<HostId, Peer> peers_;
+};
+
+}  // namespace pw::worker
