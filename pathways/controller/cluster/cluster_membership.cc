@@ -279,7 +279,8 @@ bool ClusterImpl::Starved(Link& link, absl::Time now) {
   const bool known = host.starved != absl::InfinitePast();
   if (host.watch(now)) host.starved = now;
   if (!known && host.starved == now) {
-    PW_LOG_WARNING << fabric_->topology().Describe(link.host) << " has been silent for " << absl::FormatDuration(silence)
+    PW_LOG_WARNING << fabric_->topology().Describe(*fabric_->topology().FindHost(link.host)) << " has been silent for "
+                   << absl::FormatDuration(silence)
                    << " and waits for a processor: this machine has more to do than its processors can";
   }
   // Its threads run one after another, so one look may find none of them waiting.
