@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "pathways/gang/share.h"
@@ -18,7 +19,7 @@ struct NewSession {          // parameters of OpenSession
   bool is_operator = false;  // its files are those of the hosts' own user
   // Of a user with a quota: `client` expires when the client no longer waits for the session. `tell` takes a line for the user: why the
   // session waits, or what it does not get.
-  std::weak_ptr<void> client = {};
+  std::optional<std::weak_ptr<void>> client = {};  // none: it waits for ever
   std::function<void(const std::string&)> tell = {};
 
   bool limited() const { return !user.empty() && !is_operator && !observer; }  // by the user's quota

@@ -260,6 +260,7 @@ TEST(ClusterTest, AHostThatWaitsForAProcessorIsKeptLonger) {
   TestCluster t(2, 1, options);
   t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(1, {1}), "a").ok());
+  ASSERT_TRUE(t.Ready({1}).ok());
   t.workers[1]->silent = true;
   t.timers.Advance(absl::Seconds(50));
   EXPECT_TRUE(t.Ready({1}).ok());
@@ -274,6 +275,7 @@ TEST(ClusterTest, NoHostIsSilentForEver) {
   TestCluster t(2, 1, options);
   t.Open();
   ASSERT_TRUE(t.Put(1, t.Single(1, {1}), "a").ok());
+  ASSERT_TRUE(t.Ready({1}).ok());
   t.workers[1]->silent = true;
   t.timers.Advance(absl::Seconds(58));
   EXPECT_TRUE(t.Ready({1}).ok());

@@ -37,7 +37,7 @@ void UserQuotas::Recheck() {
   std::deque<Waiting> waiting = std::exchange(waiting_, {});
   std::map<std::string, int> ahead;
   for (Waiting& one : waiting) {
-    if (one.request.client.expired()) continue;
+    if (one.request.client.has_value() && one.request.client->expired()) continue;
     const std::string user = one.request.user;
     const std::optional<int64_t> most = environment_.quota_of(user).sessions;
     if (ahead[user] == 0 && (!most.has_value() || sessions(user) < *most)) {

@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,7 +43,7 @@ class UserQuotas {
   struct Request {
     std::string user;
     std::string description;                           // of the client, for people
-    std::weak_ptr<void> client;                        // expired: it waits no more
+    std::optional<std::weak_ptr<void>> client;         // expired: it waits no more
     std::function<void(const std::string& why)> tell;  // takes a line for the user; may be null
     absl::AnyInvocable<void() &&> open;                // opens the session now; calls OnOpened inside, or fails
   };
