@@ -143,7 +143,7 @@ StatusReport ClusterImpl::MakeReport(const std::optional<std::string>& user, con
     const SessionImpl& s = *opened.session;
     report.clients.push_back(
         {id, s.about().description, s.about().user, absl::ToDoubleSeconds(now - opened.since),
-         static_cast<int64_t>(s.num_arrays()), s.array_bytes(), s.host_buffers().bytes(),
+         static_cast<int64_t>(s.num_arrays()), s.live_bytes(), s.host_buffers().bytes(),
          s.host_buffers().admission().peak_bytes(), static_cast<int64_t>(s.host_buffers().admission().waiting()),
          s.host_buffers().admission().held_back(), static_cast<int64_t>(s.num_executables()), fabric_->gangs().ClientOf(id)});
     if (opened.away_since.has_value()) report.clients.back().seconds_away = absl::ToDoubleSeconds(now - *opened.away_since);

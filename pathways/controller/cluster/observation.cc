@@ -115,7 +115,7 @@ void Observation::StoreUsage(absl::Span<SessionImpl* const> sessions) {
     usage_.Add(session, {.compile_seconds = absl::ToDoubleSeconds(took)});
   if (store_usage_) {
     for (const SessionImpl* session : sessions)
-      usage_.Add(session->id(), {.array_byte_seconds = static_cast<double>(session->array_bytes()) * seconds});
+      usage_.Add(session->id(), {.array_byte_seconds = static_cast<double>(session->live_bytes()) * seconds});
   }
   std::vector<usage::Entry> entries = usage_.Take();
   if (store_usage_) store_usage_(std::move(entries));

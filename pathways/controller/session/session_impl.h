@@ -76,7 +76,7 @@ class SessionImpl final : public Session {
   void RefuseComputations(absl::Status refusal) { context_.set_refusal(std::move(refusal)); }
 
   size_t num_arrays() const { return context_.arrays().size(); }
-  int64_t array_bytes() const { return context_.arrays().TotalBytes(); }
+  int64_t live_bytes() const { return context_.arrays().TotalBytes(); }  // of arrays
   size_t num_executables() const { return executable_table_.size(); }
   size_t num_programs() const { return programs_.size(); }
   size_t num_program_runs() const { return programs_.num_runs(); }
