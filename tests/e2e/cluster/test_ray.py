@@ -103,7 +103,7 @@ def test_a_cluster_of_actors(ray, command, programs, up):
     assert (up["islands"], up["hosts_per_island"], up["devices"]) == (1, 2, 4)
     assert programs.run(up["address"], PROGRAM) == "4 28.0\n"
     found = ray.look(namespace(command))
-    assert set(found["places"]) == {"controller", "agent", "host0", "host1"} and found["groups"] == [namespace(command)]
+    assert set(found["places"]) == {"controller", "host0", "host1"} and found["groups"] == [namespace(command)]
     assert found["places"]["host0"]["node"] != found["places"]["host1"]["node"]
     assert {host["pid"] for host in command("status")["hosts"]} == {found["places"][name]["child"] for name in ("host0", "host1")}
     report = command("status")
@@ -143,7 +143,7 @@ def test_down_ends_what_up_started_and_nothing_else(ray, command, up):
     mine = namespace(command)
     ray.look(mine, "neighbour")
     places = ray.look(mine)["places"]
-    assert set(command("down")["stopped"]) == {"controller", "agent", "host0", "host1"}
+    assert set(command("down")["stopped"]) == {"controller", "host0", "host1"}
     left = ray.look(mine)
     assert left["places"] == {} and left["groups"] == [] and left["named"] == [["theirs", "neighbour"]]
     assert not any(alive(place["child"]) for place in places.values())
