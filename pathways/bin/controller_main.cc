@@ -36,7 +36,6 @@
 #include "pathways/net/asio/asio_transport.h"
 #include "pathways/net/sockets/longest_silence.h"
 #include "pathways/session/service.h"
-#include "pathways/usage/usage_file.h"
 #include "pathways/usage/usage_writer.h"
 
 namespace {
@@ -258,7 +257,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   if (!options.usage_file.empty()) {
     disk = std::make_unique<pw::ThreadPool>("pw-usage", 1);
     PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, disk.get(), cluster_options.wall_clock));
-    PW_ASSIGN_OR_RETURN(cluster_options.used_today, pw::usage::DeviceSecondsOf(options.usage_file, wall_clock.Now()));
+    PW_ASSIGN_OR_RETURN(cluster_options.used_today, usage->DeviceSecondsToday());
     cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
   }
   PW_ASSIGN_OR_RETURN(const auto identity, OpenIdentity(options, &wall_clock));

@@ -17,6 +17,10 @@ absl::Status NoSession(SessionId session) {
   return absl::NotFoundError(absl::StrCat("session ", session.v, " is not one of this front door, or has ended"));
 }
 
+AnswerCallback ReadingText(ResultCallback<std::string> done) {
+  return Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); });
+}
+
 AnswerCallback ReadingSlice(ResultCallback<SliceState> done) {
   return Reading(std::move(done), [](const Answer& answer, const Bytes&) { return session::SliceStateFrom(answer.slice()); });
 }
@@ -166,22 +170,19 @@ void RemoteCluster::DrainHost(const std::string& host, bool undo, ResultCallback
 void RemoteCluster::GetStatus(ResultCallback<std::string> done) {
   SessionRequest request;
   request.set_status(true);
-  Ask(std::move(request),
-      Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+  Ask(std::move(request), ReadingText(std::move(done)));
 }
 
 void RemoteCluster::AskTokens(const ::pathways::v1::TokenQuestion& question, ResultCallback<std::string> done) {
   SessionRequest request;
   *request.mutable_tokens() = question;
-  Ask(std::move(request),
-      Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+  Ask(std::move(request), ReadingText(std::move(done)));
 }
 
 void RemoteCluster::AskQuotas(const ::pathways::v1::QuotaQuestion& question, ResultCallback<std::string> done) {
   SessionRequest request;
   *request.mutable_quotas() = question;
-  Ask(std::move(request),
-      Reading(std::move(done), [](const Answer&, const Bytes& payload) { return std::string(payload.view()); }));
+  Ask(std::move(request), ReadingText(std::move(done)));
 }
 
 void RemoteCluster::RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<session::ClusterTrace> done) {

@@ -31,7 +31,7 @@ class RemoteCluster final : public session::Cluster {
     std::function<void(const std::string&)> say = {};  // takes a line for the user about a lost connection (link.h)
     // Passes refusals of new sessions to `say`, each once: jax's IFRT proxy client tries again for a long time before it shows one.
     bool say_refusals = false;
-    std::string machine;                               // this machine's name, added to the descriptions of sessions; may be empty
+    std::string machine;  // this machine's name, added to the descriptions of sessions; may be empty
   };
 
   RemoteCluster(Options options, const Link::Environment& environment);

@@ -146,18 +146,20 @@ absl::Status ServedSession::MayTouch(SessionId session, absl::string_view what) 
   return MustBeOperator(absl::StrCat(what, " a session of somebody else"));
 }
 
+void ServedSession::AnswerText(uint64_t number, absl::StatusOr<std::string> text) {
+  Answer(number, text.status(), [&](auto&, Bytes& payload) { payload = Bytes::FromString(*std::move(text)); });
+}
+
 void ServedSession::AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question) {
   if (absl::Status status = MustBeOperator("make, list and revoke tokens"); !status.ok()) return Answer(number, status, nullptr);
-  absl::StatusOr<std::string> text = owner_.on_tokens(question);
-  Answer(number, text.status(), [&](auto&, Bytes& payload) { payload = Bytes::FromString(*std::move(text)); });
+  AnswerText(number, owner_.on_tokens(question));
 }
 
 void ServedSession::AskQuotas(uint64_t number, const ::pathways::v1::QuotaQuestion& question) {
   if (question.has_change()) {
     if (absl::Status status = MustBeOperator("change quotas"); !status.ok()) return Answer(number, status, nullptr);
   }
-  absl::StatusOr<std::string> text = owner_.on_quotas(question);
-  Answer(number, text.status(), [&](auto&, Bytes& payload) { payload = Bytes::FromString(*std::move(text)); });
+  AnswerText(number, owner_.on_quotas(question));
 }
 
 void ServedSession::OnNodeCall(NodeCall call, ResultCallback<std::vector<LaneResult>> done) {

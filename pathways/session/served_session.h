@@ -140,6 +140,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   // Returns PERMISSION_DENIED if this client must not do `what`: to a session of another user, or at all.
   absl::Status MayTouch(SessionId session, absl::string_view what);
   absl::Status MustBeOperator(absl::string_view what) const;
+  void AnswerText(uint64_t number, absl::StatusOr<std::string> text);
   void AskTokens(uint64_t number, const ::pathways::v1::TokenQuestion& question);
   void AskQuotas(uint64_t number, const ::pathways::v1::QuotaQuestion& question);
   absl::Status AskPublished(uint64_t number, const ::pathways::v1::PublishedQuestion& proto);

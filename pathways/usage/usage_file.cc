@@ -100,12 +100,8 @@ absl::Status UsageFile::AddOne(const std::string& day, const Entry& entry) {
   return done == SQLITE_DONE ? absl::OkStatus() : Error("cannot write the usage");
 }
 
-absl::StatusOr<std::map<std::string, double>> DeviceSecondsOf(const std::string& path, absl::Time now) {
-  PW_ASSIGN_OR_RETURN(const std::unique_ptr<UsageFile> file, UsageFile::Open(path));
-  return file->DeviceSeconds(DayOf(now));
-}
-
-absl::StatusOr<std::map<std::string, double>> UsageFile::DeviceSeconds(const std::string& day) const {
+absl::StatusOr<std::map<std::string, double>> UsageFile::DeviceSeconds(absl::Time now) const {
+  const std::string day = DayOf(now);
   constexpr char kRead[] = "SELECT user, device_seconds FROM usage WHERE day = ?1";
   sqlite3_stmt* statement = nullptr;
   if (sqlite3_prepare_v2(database_, kRead, sizeof(kRead), &statement, nullptr) != SQLITE_OK)

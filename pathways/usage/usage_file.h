@@ -27,8 +27,8 @@ class UsageFile {
 
   // Adds all entries to the rows of this day, or none.
   absl::Status Add(absl::Time now, const std::vector<Entry>& entries);
-  // Returns the device seconds of each user on a day, "2026-11-27".
-  absl::StatusOr<std::map<std::string, double>> DeviceSeconds(const std::string& day) const;
+  // Returns the device seconds of each user on this day.
+  absl::StatusOr<std::map<std::string, double>> DeviceSeconds(absl::Time now) const;
 
  private:
   UsageFile(std::string path, sqlite3* database) : path_(std::move(path)), database_(database) {}
@@ -39,8 +39,5 @@ class UsageFile {
   const std::string path_;
   sqlite3* const database_;
 };
-
-// Returns the device seconds of each user that a file of usage has for the day (UTC) of `now`.
-absl::StatusOr<std::map<std::string, double>> DeviceSecondsOf(const std::string& path, absl::Time now);
 
 }  // namespace pw::usage

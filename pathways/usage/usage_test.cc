@@ -104,6 +104,14 @@ TEST_F(UsageFileTest, AddsToTheRowOfTheDayAndTheUser) {
   EXPECT_THAT(Rows(), ElementsAre("2023-11-15 ada 2.0 3 1", "2023-11-15 bo'b 0.0 7 0", "2023-11-16 ada 8.0 0 0"));
 }
 
+TEST_F(UsageFileTest, TellsTheDeviceSecondsOfADay) {
+  auto file = *UsageFile::Open(path);
+  ASSERT_TRUE(file->Add(kNoon, {{"ada", {.device_seconds = 1.5}}, {"bob", {.computations = 7}}}).ok());
+  ASSERT_TRUE(file->Add(kNoon + absl::Hours(24), {{"ada", {.device_seconds = 8}}}).ok());
+  EXPECT_EQ(*file->DeviceSeconds(kNoon + absl::Hours(1)), (std::map<std::string, double>{{"ada", 1.5}, {"bob", 0}}));
+  EXPECT_TRUE(file->DeviceSeconds(kNoon - absl::Hours(24))->empty());
+}
+
 TEST_F(UsageFileTest, GoesOnWhereItEnded) {
   EXPECT_TRUE((*UsageFile::Open(path))->Add(kNoon, {{"ada", {.computations = 2}}}).ok());
   EXPECT_TRUE((*UsageFile::Open(path))->Add(kNoon, {{"ada", {.computations = 3}}}).ok());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ class UsageWriter {
   static absl::StatusOr<std::unique_ptr<UsageWriter>> Open(const std::string& path, Executor* disk,
                                                            std::function<absl::Time()> wall_clock);
 
+  // Returns the device seconds of each user that are written for today. Call it before Write: it blocks.
+  absl::StatusOr<std::map<std::string, double>> DeviceSecondsToday() const { return file_->DeviceSeconds(wall_clock_()); }
   // Writes later, on `disk`. Any thread.
   void Write(std::vector<Entry> entries);
 

@@ -1,40 +1,19 @@
 // Quotas of users through the session protocol: a client, the session service and a controller with users.
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
-#include "pathways/client/remote_cluster.h"
-#include "pathways/identity/cluster_identity.h"
-#include "tests/session/served_cluster.h"
+#include "tests/session/users_test_base.h"
 
 namespace pw::session {
 namespace {
 
-using identity::Role;
 using ::pathways::v1::QuotaQuestion;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class QuotasTest : public ::testing::Test {
+class QuotasTest : public UsersTest {
  protected:
-  QuotasTest() {
-    for (const auto& [user, role] : {std::pair{"ada", Role::kUser}, {"bob", Role::kUser}, {"olga", Role::kOperator}})
-      tokens_[user] = *identity_->CreateToken({user, role});
-    t_.network.SetProofOfAccepted(net::PeerProof::kStranger);
-  }
-
-  std::unique_ptr<client::RemoteCluster> Door(const std::string& user) {
-    client::RemoteCluster::Options options;
-    options.controller = t_.service_address;
-    options.retry = false;
-    options.token = tokens_.at(user);
-    options.say = [this](const std::string& line) { said_.push_back(line); };
-    return std::make_unique<client::RemoteCluster>(options,
-                                                   client::Link::Environment{&t_.cut, &t_.client_strand, &t_.timers, &t_.clock});
-  }
   using Opened = absl::StatusOr<std::shared_ptr<Session>>;
   // Asks for a session; the result is there once it is open or refused.
   std::shared_ptr<std::optional<Opened>> Ask(client::RemoteCluster& door, NewSession wanted) {
@@ -59,19 +38,6 @@ class QuotasTest : public ::testing::Test {
     question.set_list(true);
     return question;
   }
-
-  WallClock clock_;
-  const std::string folder_ = absl::StrCat(::testing::TempDir(), "pw_quotas_test_", ::getpid(), "_",
-                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
-  const std::unique_ptr<identity::ClusterIdentity> identity_ = *identity::ClusterIdentity::Open(folder_, &clock_);
-  static controller::ClusterOptions With(identity::ClusterIdentity* identity) {
-    controller::ClusterOptions options;
-    options.identity = identity;
-    return options;
-  }
-  ServedCluster t_{1, 4, absl::Minutes(10), With(identity_.get())};
-  std::map<std::string, std::string> tokens_;
-  std::vector<std::string> said_;
 };
 
 TEST_F(QuotasTest, AClientWaitsUntilASessionOfItsUserEnds) {

@@ -1,39 +1,17 @@
 // Tests roles: every cell of the table in docs/security.md, and the few answers that strangers get.
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
-#include "pathways/base/threads/clock.h"
-#include "pathways/client/remote_cluster.h"
-#include "pathways/identity/cluster_identity.h"
-#include "tests/session/served_cluster.h"
+#include "tests/session/users_test_base.h"
 
 namespace pw::session {
 namespace {
 
-using identity::Role;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class RolesTest : public ::testing::Test {
+class RolesTest : public UsersTest {
  protected:
-  RolesTest() {
-    for (const auto& [user, role] :
-         {std::pair{"ada", Role::kUser}, {"bob", Role::kUser}, {"olga", Role::kOperator}, {"rack1", Role::kWorker}})
-      tokens_[user] = *identity_->CreateToken({user, role});
-    t_.network.SetProofOfAccepted(net::PeerProof::kStranger);
-  }
-
-  std::unique_ptr<client::RemoteCluster> Door(const std::string& user) {
-    client::RemoteCluster::Options options;
-    options.controller = t_.service_address;
-    options.retry = false;
-    options.token = user.empty() ? "" : tokens_.at(user);
-    return std::make_unique<client::RemoteCluster>(options,
-                                                   client::Link::Environment{&t_.cut, &t_.client_strand, &t_.timers, &t_.clock});
-  }
   // Opens a session of this user.
   absl::StatusOr<std::shared_ptr<Session>> Open(client::RemoteCluster& door, const std::string& description) {
     return t_.Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession({description}, std::move(done)); });
@@ -48,18 +26,6 @@ class RolesTest : public ::testing::Test {
     question.set_list(true);
     return question;
   }
-
-  WallClock clock_;
-  const std::string folder_ = absl::StrCat(::testing::TempDir(), "pw_roles_test_", ::getpid(), "_",
-                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
-  const std::unique_ptr<identity::ClusterIdentity> identity_ = *identity::ClusterIdentity::Open(folder_, &clock_);
-  static controller::ClusterOptions With(identity::ClusterIdentity* identity) {
-    controller::ClusterOptions options;
-    options.identity = identity;
-    return options;
-  }
-  ServedCluster t_{1, 4, absl::Minutes(10), With(identity_.get())};
-  std::map<std::string, std::string> tokens_;
 };
 
 TEST_F(RolesTest, WithoutATokenNobodyEnters) {

@@ -225,9 +225,8 @@ absl::Status ClusterImpl::CheckQuota(SessionId session, const gang::ShareChange&
 }
 
 std::vector<session::UserUse> ClusterImpl::Use() {
-  std::set<std::string> users = quotas_->users();
   std::vector<session::UserUse> use;
-  for (const std::string& user : users) use.push_back({user, quotas_->sessions(user), quotas_->device_seconds(user)});
+  for (const std::string& user : quotas_->users()) use.push_back({user, quotas_->sessions(user), quotas_->device_seconds(user)});
   return use;
 }
 

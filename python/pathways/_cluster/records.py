@@ -146,6 +146,11 @@ def load(name):
     return state
 
 
+def address_of(args):
+    """Returns the address of the cluster that a command's flags name: --address, else PATHWAYS_ADDRESS, else the cluster --name of this machine."""
+    return args.address or os.environ.get("PATHWAYS_ADDRESS") or load(args.name).address
+
+
 def all_recorded():
     """Returns the states of all clusters that this user has started and not stopped; also of some that have ended by themselves."""
     states = []

@@ -82,14 +82,14 @@ def _run_on(args, words, address):
 
 
 def status(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     report = admin.status(address)
     print(json.dumps(report, indent=2) if args.json else status_text.render(report, address))
     return 0
 
 
 def share(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     change = shares.checked(args.weight, args.priority, "--{}")
     if not change:
         raise ValueError("nothing to change: give --weight, --priority or both")
@@ -99,7 +99,7 @@ def share(args):
 
 
 def drain(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     report = admin.drain(address, args.host, args.undo, args.timeout)
     if args.undo:
         lines = [f"host {args.host} takes slices again"]
@@ -111,7 +111,7 @@ def drain(args):
 
 
 def _step(args, resume):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     report = admin.suspend(address, args.client, resume, args.timeout)
     what = f"{report['arrays']} array(s), {status_text.amount(report['bytes'])},"
     say(args, report, f"client {args.client} goes on: {what} on devices" if resume else f"client {args.client} waits: {what} in host memory")
@@ -127,7 +127,7 @@ def resume(args):
 
 
 def trace(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     if not 0 < args.seconds <= 600:
         raise ValueError(f"--seconds wants more than 0 and at most 600, not {args.seconds:g}")
     if not args.json:

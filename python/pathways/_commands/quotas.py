@@ -1,15 +1,9 @@
 """`pathways quota set | list`: limits for the users of a cluster (docs/security.md, Quotas)."""
 
-import json
-import os
-
 from pathways._cluster import admin, records
+from pathways._commands.cluster_commands import say
 
 LIMITS = {"sessions": "SESSIONS", "device_seconds": "DEVICE SECONDS A DAY", "weight": "WEIGHT", "priority": "PRIORITY"}
-
-
-def _address(args):
-    return args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
 
 
 def _number(value):
@@ -34,8 +28,8 @@ def text(found):
 
 
 def list_all(args):
-    found = admin.quotas(_address(args))
-    print(json.dumps(found) if args.json else text(found))
+    found = admin.quotas(records.address_of(args))
+    say(args, found, text(found))
     return 0
 
 
@@ -45,6 +39,6 @@ def change(args):
         limits = {name: limits.get(name, "none") for name in LIMITS}
     if not limits:
         raise ValueError("nothing to set: name a limit, such as --sessions 2, or --remove")
-    found = admin.quotas(_address(args), args.user, limits)
-    print(json.dumps(found) if args.json else text(found))
+    found = admin.quotas(records.address_of(args), args.user, limits)
+    say(args, found, text(found))
     return 0

@@ -1,7 +1,6 @@
 """`pathways token create | list | revoke` and `pathways login`."""
 
 import json
-import os
 import re
 import sys
 import time
@@ -10,10 +9,6 @@ from pathways._cluster import admin, credentials, records
 from pathways._commands.cluster_commands import say
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _address(args):
-    return args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
 
 
 def seconds(text):
@@ -27,7 +22,7 @@ def seconds(text):
 
 
 def create(args):
-    address = _address(args)
+    address = records.address_of(args)
     text = admin.create_token(address, args.user, args.role, seconds(args.expires), args.uses)
     if args.output:
         credentials.write(args.output, text)
@@ -44,13 +39,13 @@ def _line(token):
 
 
 def list_all(args):
-    found = admin.list_tokens(_address(args))
+    found = admin.list_tokens(records.address_of(args))
     print(json.dumps(found) if args.json else "\n".join(map(_line, found)) or "There are no tokens.")
     return 0
 
 
 def revoke(args):
-    admin.revoke_token(_address(args), args.id)
+    admin.revoke_token(records.address_of(args), args.id)
     say(args, {"revoked": args.id}, f"Token {args.id} is revoked, and its sessions have ended.")
     return 0
 

@@ -66,7 +66,7 @@ def _once(args, address):
 
 
 def top(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     if not 0.1 <= args.interval <= 3600:
         raise ValueError(f"--interval wants 0.1 to 3600 seconds, not {args.interval:g}")
     if args.once or args.json or not sys.stdout.isatty():

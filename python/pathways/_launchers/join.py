@@ -102,7 +102,7 @@ def worker(args):
 
 
 def agent(args):
-    address = args.address or os.environ.get("PATHWAYS_ADDRESS") or records.load(args.name).address
+    address = records.address_of(args)
     addresses.split(args.listen, "--listen")
     access = credentials.flags(address, args.token_file)
     _find(address, args.wait, access)
