@@ -87,6 +87,9 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
   };
   const std::shared_ptr<const HostPlan> plan = it->second;
   const HostSet& hosts = plan->hosts();
+  // The caller gets the run's id before the first callback: Begin is posted. It is posted before the starts leave, so that it is ahead of
+  // every answer to them on the strand: what comes for a run of this coordinator that has not begun is dropped.
+  Post([id](Runtime& runtime) { runtime.Begin(id); });
   OwnRun& own = own_runs_[id.sequence];
   own = {nullptr, plan, graph, hosts.Contains(environment_.self) ? argument_for(environment_.self) : ""};
   if (CheckHosts(*plan).ok()) {
@@ -99,8 +102,6 @@ RunId Runtime::Start(GraphId graph, RunOptions options) {
   }
   batcher_.FlushCritical();  // also inside a callback: the starts take their place among the host's other messages now
   own.options = std::make_shared<const RunOptions>(std::move(options));
-  // Posted, so that the caller has the run's id before the first callback.
-  Post([id](Runtime& runtime) { runtime.Begin(id); });
   Settle();
   return id;
 }

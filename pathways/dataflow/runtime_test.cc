@@ -1,6 +1,10 @@
 #include "pathways/dataflow/runtime.h"
 
 #include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -424,6 +428,47 @@ TEST(Runtime, AStartHasLeftWhenStartReturnsAlsoInsideACallback) {
   runtime.Start(here, std::move(options));
   executor.RunUntilIdle();
   EXPECT_THAT(sent, ElementsAre(2, 3));
+}
+
+// Links between two runtimes. Host 1 answers inside Send, and its answer is posted to host 0's strand: like that of a host on another
+// processor, while host 0 is held up there.
+struct QuickLinks : Links {
+  void Start(Handler* handler) override { this->handler = handler; }
+  void Send(HostId, std::string header, std::vector<Bytes> payload, net::Lane) override {
+    std::string bytes;
+    for (const Bytes& piece : payload) bytes += piece.view();
+    auto frame = std::make_shared<net::Frame>(net::Frame{std::move(header), Bytes::Copy(bytes)});
+    peer_strand->Post([this, frame] { peer->handler->OnFrame(self, std::move(*frame)); });
+    if (peer_executor != nullptr) peer_executor->RunUntilIdle();
+  }
+  void Disconnect(HostId, const absl::Status& why) override { ADD_FAILURE() << why; }
+
+  HostId self;
+  Handler* handler = nullptr;
+  QuickLinks* peer = nullptr;
+  Strand* peer_strand = nullptr;
+  ManualExecutor* peer_executor = nullptr;
+};
+
+TEST(Runtime, AnswersThatComeBeforeStartHasReturnedCount) {
+  ManualExecutor here(1), there(1);
+  Strand strand_here(&here), strand_there(&there);
+  ManualClock clock;
+  const Operators operators = WithForward();
+  QuickLinks links_here, links_there;
+  links_here.self = HostId(0), links_here.peer = &links_there;
+  links_here.peer_strand = &strand_there, links_here.peer_executor = &there;
+  links_there.self = HostId(1), links_there.peer = &links_here, links_there.peer_strand = &strand_here;
+  Runtime one({HostId(1), &strand_there, &clock, nullptr, &links_there, &operators}, {});
+  Runtime zero({HostId(0), &strand_here, &clock, nullptr, &links_here, &operators}, {});
+  Outcome outcome;
+  zero.Start(Chain(zero, Over(1, 2, 1)), outcome.Options());
+  EXPECT_THAT(outcome.done, IsEmpty());  // the caller does not have the run's id yet
+  here.RunUntilIdle();
+  there.RunUntilIdle();
+  EXPECT_THAT(outcome.done, ElementsAre(absl::OkStatus()));
+  EXPECT_THAT((outcome.tuples[{3, 0}]), SizeIs(2));
+  EXPECT_EQ(zero.live_runs() + one.live_runs(), 0u);
 }
 
 TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {
