@@ -67,6 +67,14 @@ absl::StatusOr<SharedPages> Map(Fd fd, size_t size, int protection, int sharing 
   return pages;
 }
 
+// Returns resources that count as one more live memory until they are freed. RESOURCE_EXHAUSTED: there are as many as may be (SM-3).
+absl::StatusOr<std::shared_ptr<Held>> CountOne(const std::shared_ptr<std::atomic<int>>& live, int limit) {
+  auto held = std::make_shared<Held>();
+  held->live = live;
+  if (live->fetch_add(1) >= limit) return absl::ResourceExhaustedError("as many shared memories as may be are in use");
+  return held;
+}
+
 std::shared_ptr<const void> Own(std::shared_ptr<Held> held) {
   void* const base = held->pages.base;
   return std::shared_ptr<const void>(base, Mapping{std::move(held)});
@@ -102,8 +110,7 @@ absl::Status SharedMemory::Write(size_t offset, absl::Span<const iovec> pieces) 
 Bytes SharedMemory::Freeze() && { return Bytes(std::move(owner_), data_, size_); }
 
 absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t owner) {
-  if (live() >= limit_) return absl::ResourceExhaustedError("as many shared memories as may be are in use");
-  auto held = std::make_shared<Held>();
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<Held> held, CountOne(live_, limit_));
   std::optional<SharedPages> used = pool_ == nullptr ? std::nullopt : pool_->Take(size, owner);
   if (used.has_value()) {
     held->pages = *std::move(used);
@@ -120,8 +127,6 @@ absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t o
   held->leased = pool_ != nullptr;
   held->pool = pool_;
   held->owner = owner;
-  held->live = live_;
-  live_->fetch_add(1);
   SharedMemory memory;
   memory.size_ = size;
   memory.fd_ = held->pages.fd.get();
@@ -150,12 +155,9 @@ void SharedMemoryFactory::SweepEvery(absl::Duration period, Timers* timers, Exec
 
 absl::StatusOr<Bytes> SharedMemoryFactory::Adopt(int fd, size_t size) {
   Fd owned(fd);
-  if (live() >= limit_) return absl::ResourceExhaustedError("as many shared memories as may be are in use");
-  auto held = std::make_shared<Held>();
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<Held> held, CountOne(live_, limit_));
   PW_ASSIGN_OR_RETURN(held->pages, Map(std::move(owned), size, PROT_READ));
   held->named = true;
-  held->live = live_;
-  live_->fetch_add(1);
   const void* const data = held->pages.base;
   return Bytes(Own(std::move(held)), data, size);
 }

@@ -9,7 +9,11 @@
 #include <csignal>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "pathways/net/shared/shared_pass_on.h"
 #include "pathways/net/shared/unopened_shared_memory.h"
@@ -145,6 +149,30 @@ TEST(SharedMemory, OfAProcessThatWasKilledIsFilledAnew) {
   EXPECT_TRUE(NameOf(one)->inode == name.inode || NameOf(two)->inode == name.inode);
   ::close(opened[0]);
   ::close(opened[1]);
+}
+
+TEST(SharedMemory, IsNeverMoreThanItsLimitAlsoFromManyThreads) {
+  constexpr int kLimit = 5;
+  SharedMemoryFactory factory(kLimit);
+  std::mutex mu;
+  std::vector<SharedMemory> made;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        absl::StatusOr<SharedMemory> memory = factory.Create(64);
+        if (!memory.ok()) continue;
+        std::lock_guard<std::mutex> lock(mu);
+        made.push_back(*std::move(memory));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(made.size(), static_cast<size_t>(kLimit));
+  EXPECT_EQ(factory.live(), kLimit) << "those that were refused count no more";
+  made.clear();
+  EXPECT_EQ(factory.live(), 0);
+  EXPECT_TRUE(factory.Create(64).ok());
 }
 
 TEST(SharedPool, KeepsNoMoreThanItsLimit) {

@@ -4,18 +4,20 @@ import sys
 
 
 def call_after_import(name, then):
-    """Calls then(module) now if the module has been imported, or else as soon as it has been. Only the first function that waits for a name is kept."""
+    """Calls then(module) now if the module has been imported, or else as soon as it has been. Functions that wait for one module are called in order."""
     if name in sys.modules:
-        then(sys.modules[name])
-    elif not any(isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport(name, then))
+        return then(sys.modules[name])
+    for finder in sys.meta_path:
+        if isinstance(finder, _AfterImport) and finder.name == name:
+            return finder.then.append(then)
+    sys.meta_path.insert(0, _AfterImport(name, then))
 
 
 class _AfterImport:
     """A meta path finder that lets the other finders load the module, then calls."""
 
     def __init__(self, name, then):
-        self.name, self._then = name, then
+        self.name, self.then = name, [then]
 
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
@@ -29,7 +31,8 @@ class _AfterImport:
 
             def exec_module(module):
                 execute(module)
-                self._then(module)
+                for then in self.then:
+                    then(module)
 
             spec.loader.exec_module = exec_module
         return spec

@@ -67,8 +67,12 @@ struct SessionPrograms::Compilation {
   std::vector<program::ExecutablePtr> records;
   size_t left = 0;
   absl::Status error;
-  int failed_node = 0;
-  ResultCallback<InfoPtr> done;
+  ResultCallback<InfoPtr> done;  // called once, then null
+
+  // Ends it after the session.
+  void Abandon() {
+    if (done != nullptr) std::exchange(done, nullptr)(absl::CancelledError("the session has ended"));
+  }
 };
 
 SessionPrograms::SessionPrograms(SessionContext* context, PendingReads* reads, SessionLanes* lanes,
@@ -103,7 +107,7 @@ void SessionPrograms::Compile(program::Program program, ResultCallback<InfoPtr> 
     request.num_partitions = executable.num_partitions();
     for (int32_t device : executable.devices()) request.devices.push_back(DeviceId(device));
     executables_->Compile(std::move(request), [this, alive = context_->alive(), compile, i](absl::StatusOr<InfoPtr> info) {
-      if (alive.expired()) info = absl::CancelledError("the session has ended");
+      if (alive.expired()) return compile->Abandon();
       if (info.ok()) compile->executables[i] = (*info)->handle;
       absl::StatusOr<ExecutableEntry*> entry = info.ok() ? executable_table_->Find((*info)->handle) : info.status();
       if (entry.ok() && (*entry)->function != nullptr)
@@ -113,15 +117,14 @@ void SessionPrograms::Compile(program::Program program, ResultCallback<InfoPtr> 
       } else if (compile->error.ok()) {
         compile->error = AtUserOf(compile->program, i, entry.status());
       }
-      if (--compile->left == 0) FinishCompile(alive, *compile);
+      if (--compile->left == 0) FinishCompile(*compile);
     });
   }
   if (--compile->left > 0) return;
-  fabric_->Post([this, alive = context_->alive(), compile] { FinishCompile(alive, *compile); });
+  fabric_->Post([this, alive = context_->alive(), compile] { alive.expired() ? compile->Abandon() : FinishCompile(*compile); });
 }
 
-void SessionPrograms::FinishCompile(const std::weak_ptr<bool>& alive, Compilation& compile) {
-  if (alive.expired()) return std::move(compile.done)(absl::CancelledError("the session has ended"));
+void SessionPrograms::FinishCompile(Compilation& compile) {
   absl::StatusOr<InfoPtr> info = absl::UnknownError("");
   if (compile.error.ok())
     info = Add(compile);

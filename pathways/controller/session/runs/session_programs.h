@@ -65,7 +65,7 @@ class SessionPrograms {
   using Executables = std::vector<program::ExecutablePtr>;
   struct Compilation;  // of a program's executables
 
-  void FinishCompile(const std::weak_ptr<bool>& alive, Compilation& compile);
+  void FinishCompile(Compilation& compile);
   absl::StatusOr<Info> Add(Compilation& compile);
   absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
   absl::Status MakeOneAnew(Handle handle, const std::shared_ptr<void>& old_executables);
