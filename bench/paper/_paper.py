@@ -83,7 +83,7 @@ FIGURES = {
             "side recorded. The paper has no 1 x 2, so that row has no "
             "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. Where 128 devices that share a "
             "few processors take longer than the paper's 2.3 ms even for the shortest computation, there is no verdict against the paper's value; the table says from which length on throughputs are equal.",
-            f"Simulated devices: {IDEAL} A stock client, its agent, the controller and a socket for each host; all hosts are one process. There is no JAX for "
+            f"Simulated devices: a stock client, its agent, the controller and a socket for each host; all hosts are one process. {IDEAL} There is no JAX for "
             "such devices, so the throughput is compared with devices that are never idle, which no system can beat. The whole control path shares "
             "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
             "missing here, makes it slower.",
@@ -105,8 +105,8 @@ FIGURES = {
             "process of its own. At most 16 calls are under way; no call takes another's result. The columns of one call are medians over calls that "
             "are alone.",
             "jax: one process with our device plugin and our allocator, which has the devices of all hosts, calls the stages one after another and moves each result with device_put. It has one process where ours "
-            "has a client, its agent, a controller and a worker for each stage, so it is shown without a verdict. Several processes of jax cannot pass a result from one to another with device_put on these "
-            "devices, so multi-controller jax was not run.",
+            "has a client, its agent, a controller and a worker for each stage, so it is shown without a verdict. Multi-controller jax was not run: a stage's result would have to pass from "
+            "process to process.",
             "Sides: sequential dispatch is made after the paper's section 4.5. The controller sends a stage when the hosts of the stage before have said that it is "
             "enqueued; calls do not wait for each other. Each kind of dispatch has a cluster and a client of its own. Both clusters and jax are up and take "
             "turns: five rounds in a full run, in which each makes as many calls as take it about a second. All processes share this machine's processors.",
@@ -123,7 +123,7 @@ FIGURES = {
             "Measured: results a second that 1, 4 and 16 client processes count together; in a full run, the median of five windows of 1 s. Each "
             "client has an agent, 16 calls under way, and a program whose text is no other's. The rest is a controller and one worker process.",
             f"Simulated: eight devices of one host. They are busy for as long as a computation takes and need no processor for that. {IDEAL} There is no JAX "
-            "for them; the limit is what the devices can do. Of the paper's lengths, 2.4 ms is left out, which keeps the devices busy as 1.04 ms does, so that 0.04 ms has its time.",
+            "for them; the limit is what the devices can do. Their collectives take no time here. 0.04 ms stands for the paper's very small computations. 2.4 ms, which earlier pages had, is left out, so that 0.04 ms has its time.",
             "CPU device: one device. A computation is so many loops of a sine, and takes at most 1 s / the rate of jax's rows. 20, 150 and 500 loops are meant to take about 0.05, 0.33 and 1 ms; "
             "earlier pages had 45 and 140. jax has our device plugin, our allocator and one process. It is there twice: with one program and 16 calls under way, and with 16 programs, called in turn, and 256 calls under way, as "
             "many as the 16 clients have. Our device shares the processors with all clients, "
@@ -140,7 +140,7 @@ FIGURES = {
             "Measured: each client's share of the results, against its weight. Four client processes, each with an agent, have 16 calls under way "
             "each, in windows of 6 s, five in a full run. Every computation runs on all 32 simulated devices of four hosts for 2.4 ms, so the share "
             "of results is the share of device time. The clients count the results; the scheduler is not asked. All hosts are one process; the "
-            f"controller runs the policy that shares by weight. {IDEAL}",
+            f"controller runs the policy that shares by weight. {IDEAL} Their collectives take no time here.",
             "Picture and last column: one device, at the end of a recording in the last window. Every window is recorded for 1 s of its 6, so that time is in the results, too.",
             "Verdict: no client's results differ from its share by more than 2 % of that share. This is an aim of our own.",
             "Weak points: all clients always have work and all computations take equally long, which is the easiest case for a policy of shares. The windows of one weighting come before those of the other; they do not take turns. "
@@ -153,7 +153,7 @@ FIGURES = {
         "here": _parts(
             "Measured: figure 8's computations of 0.33 ms on simulated devices. The picture is what one device ran, from a recording: a line for each "
             "number of clients, a colour for each client. How busy the device was is computed from the results that the clients counted in 2 s.",
-            "Beside the paper: it comes to about 100 %; the column says how far it is here. A recording runs for one of the 2 s. "
+            "Beside the paper: there, several clients come to about 100 %; the column says how far it is here. A recording runs for one of the 2 s. "
             f"By how much the recording slows the devices was not measured. Each number of clients was measured once, one after another, so there is no spread. Device time is of the last 0.4 s, and results are of 2 s. {RECORDED}",
             "Differs: each client has 16 calls under way; the paper does not say how many its clients have. How busy the device was is not observed on the device. "
             "No verdict.")},
@@ -178,7 +178,7 @@ FIGURES = {
         "title": "The paper's model sizes, compiled for their shapes",
         "paper": "The models of tables 1 and 2, on as many cores.",
         "here": _parts(
-            "Shown: these models compile, fit with our batch, and run through the control path once. Layers, widths and the number of cores are the paper's; mesh and batch are ours. "
+            "Shown: the compiler's sizes and time for these models with our batch; each then runs through the control path once. A model that does not says FAILED. Layers, widths and the number of cores are the paper's; mesh and batch are ours. "
             "LM-3B's batch is 1/16 of the paper's: 128 examples against 2,048. XLA's CPU compiler partitions one step as SPMD for as many "
             "simulated devices as the paper had cores, four to a host; all hosts are one process. The state on a device is the compiler's size of a "
             "step's arguments (parameters, Adam's state, the batch); its temporary buffers are beside it, by XLA's CPU compiler. A core of a TPU v3 has 16 GiB. Positions are learned; T5's relative ones are left "
@@ -194,7 +194,7 @@ FIGURES = {
             "Sides: the same model with the same parameters as one SPMD jit over 16 devices (mesh 4 x 4, the whole batch at once), ours and of jax in one process with our device plugin and our allocator. A pipeline can be written in jax (shard_map and ppermute); that was not run.",
             "Verdict: only the SPMD jit, ours against jax's. The pipelines have 4, 8 and 16 devices and no model parallelism, where every row of the paper has 128 cores; so neither they nor the jit on 16 "
             "devices, whose collectives share this machine's processors, are set against the paper's ratios. Earlier pages did that. The simulated form of this table has the same cores in every row. Not shown: a gain from more devices, since all share this machine's processors. Where "
-            "more stages are faster or slower than fewer, the cause was not measured; smaller microbatches are part of it.")},
+            "more stages are faster or slower than fewer, the cause was not measured; smaller microbatches may be part of it.")},
     "pipelines": {
         "title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
         "paper": "3B parameters on 128 cores, 2,048 examples a step. As SPMD 125.7k tokens a second. As pipelines in the manner of GPipe, with four "

@@ -23,12 +23,13 @@ ABOUT = "\n\n".join((
     "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives.",
     "Spread: a median has the middle half of the rounds beside it, in brackets. A ratio is the median of the ratios of the single rounds. So it is not "
     "the ratio of the two medians shown, and may be on the other side of 1.",
-    "Earlier runs: brackets are of one run, and say nothing of another. Between two earlier pages, ratios of figure 5 moved by up to 8.8 times (ours / Ray, opbyop on 2 x 4), on a machine that was busy; the code, the "
-    "allocator of the rivals and Ray's stopping differed, too, and which of them made this is not known. Twice in earlier runs, a process of jax with our plugin crashed in table 1: once with the C library's "
+    "Earlier runs: brackets are of one run, and say nothing of another. Between two earlier pages, ratios of figure 5 moved by up to 8.8 times (ours / Ray, opbyop on 2 x 4); the machine was busy, and the code, the "
+    "allocator of the rivals and Ray's stopping differed, and which of them made this is not known. Twice in earlier runs, a process of jax with our plugin crashed in table 1: once with the C library's "
     "allocator (SIGABRT, 'malloc(): unaligned tcache chunk detected'), once with ours (SIGSEGV, in a thread of the XLA that our plugin uses). The cause is not known; it is probably a fault of our plugin or of its XLA. "
     "In a check before an earlier run, on a machine that also did other work, our allocator made jax with our plugin 1.33 to 1.35 times as fast on 1 x 4 (opbyop and fused), and 1.08 to 1.11 times on 2 x 4. So earlier pages, "
     "also those whose Ray was not stopped in the turns of others, do not compare with this one.",
-    "A page is measured on a machine that is quiet when the run begins, and by one state of the code; otherwise it is not published. If a side fails, ours or another, its row says FAILED, and the page may be published."))
+    "A page is published only if it is of one commit, whose code did not change meanwhile, if the machine was quiet when the run began, and if in no figure other processes used more than 5 % of the processors' time, or "
+    "other guests of the hardware more than 2 %. If a side fails, ours or another, its row says FAILED, and the page may be published."))
 VERDICTS = "\n\n".join((
     "Met: three quarters of the rounds of this run reach the target. Missed: three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
     "rounds, there is no verdict. Another run may find another verdict: the last column says where the run before this one did.",

@@ -10,7 +10,7 @@ from _setup import Spread
 
 # The origin of a target.
 PAPER = "the paper's"
-READING = "our reading of the paper"  # the paper has another rival, model, size or kind of device there, or does not compare directly
+READING = "our reading of the paper"  # the paper has another rival, model or size there, or does not compare directly
 OWN_AIM = "our own aim"
 
 

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORED = pathlib.Path(__file__).with_name("data") / "paper_report.json"
 sys.path.insert(0, str(ROOT / "bench" / "paper"))
 sys.path.insert(0, str(ROOT / "bench"))
+import _found  # noqa: E402
 import _paper  # noqa: E402
 import _plots  # noqa: E402
 import _render  # noqa: E402
@@ -133,6 +134,48 @@ def test_the_words_name_no_commit_and_no_coming_run():
         assert not COMMIT.search(text), COMMIT.search(text)[0]
     for text in words:
         assert not re.search(r"next run on|run after|[Ii]n the run of", text), text
+
+
+def found_in(report, number):
+    return _found.said(number, report)
+
+
+def test_what_a_run_found_is_said_from_its_report(report):
+    """Each sentence says the opposite, or is not there, where the report does."""
+    figures = report["figures"]
+    by_length = figures["8"]["rows"]["simulated"]["simulated"]["330"]
+    assert "One client keeps the simulated devices busy for 97 % (simulated, 0.33 ms) of the time." in found_in(report, "8") and "4 clients reach less than 1 with: none" in found_in(report, "8")
+    by_length["4"]["per_s"] = 10.0
+    assert "4 clients reach less than 1 with: simulated, 0.33 ms." in found_in(report, "8")
+    assert "97 % with 1 client (here 33 %)" in found_in(report, "11")
+    assert "below 16 GiB for 1 of 1 models; not for: none." in found_in(report, "large")
+    figures["large"]["rows"]["T5-Base"]["temporary_bytes"] = 2**34
+    assert "below 16 GiB for 0 of 1 models; not for: T5-Base (17.0 GiB)." in found_in(report, "large")
+    assert "ratio of parallel to sequential is 1.000 from 1. Farther from 1 than that are the rows of this many stages: none." in found_in(report, "7")
+    figures["7"]["rows"]["2"]["ratio_rounds"] = [3.0] * 3
+    assert "of this many stages: 2." in found_in(report, "7")
+    assert "takes 1.0 % of a step" in found_in(report, "islands")
+    figures["islands"]["rows"]["two islands of 128 cores, in segments"]["sent_bytes"] *= 10
+    assert "takes 9.9 % of a step" in found_in(report, "islands")
+    sixteen = figures["pipelines"]["rows"]["16 stages, gpipe"]
+    figures["pipelines"]["rows"]["8 stages, gpipe"] = {**sixteen, "processors_s": {**sixteen["processors_s"], "hosts": 0.1}}
+    grown = sixteen["processors_s"]["hosts"] / 0.1
+    assert f"grows {grown:.1f} times" in found_in(report, "pipelines")
+    assert all(found_in(report, number) in page for number in _found.SAID for page in (_render.text(report), _render.markdown(report)))
+
+
+def test_calls_of_several_hosts_are_compared_by_their_processor_time(report):
+    entry = lambda who, kind, used: {"who": who, "kind": kind, "processors_us": {"client": 1.0, "workers": used}, "idle_us": 5.0}
+    row = lambda name, rival, mine, theirs: {"name": name, "hosts": 2, "rates": {}, "where": [entry(_setup.OURS, "fused", mine), entry(rival, "fused", theirs)]}
+    report["figures"]["5"]["rows"] = [row("1 x 4", _setup.PLUGIN, 9.0, 2.0), row("2 x 4", _setup.MULTI_PLUGIN, 9.0, 19.0)]
+    said = found_in(report, "5")
+    assert "takes more processor time than one of jax, our plugin in 1 of 1 comparisons" in said and "TensorFlow" not in said
+    assert "On 2 x 4, a fused call of ours takes 10 us of processor time, 9 us of it in the workers, and one of jax 20 us; processors are idle for 5 us of ours and 5 us of jax's." in said
+
+
+def test_a_figure_that_failed_has_no_findings(report):
+    report["figures"] = {number: {"rows": [] if number in "56" else {}} for number in _found.SAID if number != "11"}
+    assert not any(found_in(report, number) for number in _found.SAID)
 
 
 def test_words_end_with_a_full_stop_and_say_nothing_between_braces():
