@@ -24,4 +24,4 @@ def others(report):
     """Returns ({(figure, what, where, wanted): another verdict, with its number}, how many verdicts both runs have)."""
     before = {tuple(one["of"]): one for one in (report.get("before") or {}).get("verdicts", ())}
     both = [(before[tuple(key(one))], one) for one in _targets.targets(report) if tuple(key(one)) in before]
-    return {tuple(then["of"]): f"{then['verdict']} ({then['reached']})" for then, now in both if word(then["verdict"]) != word(now.verdict)}, len(both)
+    return {tuple(then["of"]): f"{then['verdict']}, {then['reached']}" for then, now in both if word(then["verdict"]) != word(now.verdict)}, len(both)

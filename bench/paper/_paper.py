@@ -42,7 +42,6 @@ FIGURES = {
             "here, so it was not run in rows of several hosts. Against Ray, which has a driver, an actor for each host and daemons, only ours with a process for each task has a verdict; the "
             "other sides of ours have fewer processes, and are shown without one. All our sides are compared with the same turns of the rivals, so their verdicts depend on each other.",
             "Whose target: the paper says of Ray that its numbers do not compare directly, so the targets against Ray are our reading.",
-            "Patience: a side that gives no answer within 180 s has failed, ours and rivals alike; on simulated devices, where ours is alone, within 900 s.",
             "Cost of a call: with one host, the sum never leaves its process; on one device there is no sum. The rest of a call is a function call "
             "for jax, and messages between processes for ours, also if its cluster is one process. By the PJRT door, messages stay in the process. Where a ratio is below 1, ours is slower. The table of where the "
             "time goes says which process takes the time.",

@@ -29,7 +29,7 @@ ABOUT = "\n\n".join((
     "In a check before an earlier run, on a machine that also did other work, our allocator made jax with our plugin 1.33 to 1.35 times as fast on 1 x 4 (opbyop and fused), and 1.08 to 1.11 times on 2 x 4. So earlier pages, "
     "also those whose Ray was not stopped in the turns of others, do not compare with this one.",
     "A page is published only if it is of one commit, whose code did not change meanwhile, if the machine was quiet when the run began, and if in no figure other processes used more than 5 % of the processors' time, or "
-    "other guests of the hardware more than 2 %. If a side fails, ours or another, its row says FAILED, and the page may be published."))
+    "other guests of the hardware more than 2 %. A side that gives no answer within 180 s has failed, ours and rivals alike; where models are trained and on simulated devices, within 900 s. If a side fails, ours or another, its row says FAILED, and the page may be published."))
 VERDICTS = "\n\n".join((
     "Met: three quarters of the rounds of this run reach the target. Missed: three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
     "rounds, there is no verdict. Another run may find another verdict: the last column says where the run before this one did.",
