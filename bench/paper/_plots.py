@@ -10,6 +10,12 @@ import _targets
 
 
 NOTHING = float("nan")
+STYLES = {"opbyop": "-", "chained": "--", "fused": ":"}  # of figure 5's lines, by the kind of call; a side has one colour
+WIDE = ("5", "6", "8")  # figures whose many lines have their names beside the plot
+
+
+def _legend_beside(axes):
+    axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _line(axes, places, rounds, **options):
@@ -23,11 +29,14 @@ def _line(axes, places, rounds, **options):
 def _plot5(axes, result):
     shown = [row for row in result["rows"] if "rates" in row]
     names = list(dict.fromkeys(name for row in shown for name in row["rates"]))
+    sides = list(dict.fromkeys(name.rsplit(", ", 1)[0] for name in names))
     for name in names:
+        side, kind = name.rsplit(", ", 1)
         cells = [row["rates"].get(name, {}) for row in shown]
-        _line(axes, [row["name"].replace(", simulated", "\nsimulated") for row in shown], [cell.get("rounds") if "error" not in cell else None for cell in cells], label=name)
+        _line(axes, [row["name"].replace(", simulated", "\nsimulated") for row in shown], [cell.get("rounds") if "error" not in cell else None for cell in cells],
+              label=name, color=f"C{sides.index(side)}", linestyle=STYLES[kind])
     axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
-    axes.legend(fontsize=6)
+    _legend_beside(axes)
 
 
 def _plot6(axes, result):
@@ -39,7 +48,7 @@ def _plot6(axes, result):
                           label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
     axes.axhline(1, color="gray", linewidth=0.7)
     axes.set(xscale="log", xlabel="device time of a computation, ms", ylabel="throughput, ours / theirs")
-    axes.legend(fontsize=6)
+    _legend_beside(axes)
 
 
 def _plot7(axes, result):
@@ -47,7 +56,7 @@ def _plot7(axes, result):
     for side, label in {"parallel": "ours, parallel", "sequential": "ours, sequential", "jax": "jax in one process"}.items():
         _line(axes, list(rows), [row[side].get("per_s_rounds") if "error" not in row[side] else None for row in rows.values()], label=label)
     axes.set(xlabel="stages, each on the devices of a host", ylabel="calls/s", yscale="log")
-    axes.legend()
+    axes.legend(fontsize=6, loc="upper right")
 
 
 def _plot8(axes, result):
@@ -58,7 +67,7 @@ def _plot8(axes, result):
             if "error" not in found.get(jax, {"error": ""}):
                 axes.axhline(found[jax]["per_s"], color=line.get_color(), linestyle=style, linewidth=0.8, label=f"{name}: {_targets.side8(jax)}")
     axes.set(xlabel="clients", ylabel="computations/s of all clients", yscale="log")
-    axes.legend(fontsize=6)
+    _legend_beside(axes)
 
 
 def _runs(axes, lines):
@@ -153,7 +162,7 @@ def plots(report):
     for number, result in _rows.figures(report).items():
         if number not in PLOTS:
             continue
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(9.6, 4.2) if number in WIDE else (6.4, 3.6), layout="constrained")
         PLOTS[number](axes, result)
         if not axes.has_data():  # all of it failed
             pyplot.close(figure)
