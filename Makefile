@@ -172,8 +172,9 @@ bench: wheel
 	@ninja -C $(TREE) -j$(JOBS) benches
 	@$(PY) tools/run_bench.py --tree $(TREE)
 
-#: make paper      measures section 5 of the paper as far as this machine allows, in about 65 minutes, and writes build/paper/report.html (QUICK=1: a few minutes, only to test the page; RESUME=1: continues the last run; FIGURES="5 table2": only these; MINUTES=30: time for all; PUBLISH=1: writes docs/paper.md, if all of it was measured of one commit)
-paper: wheel build/venv-paper build/venv-ray
+#: make paper      measures section 5 of the paper as far as this machine allows, in about 65 minutes, and writes build/paper/report.html (QUICK=1: a few minutes, only to test the page; RESUME=1: continues the last run; FIGURES="5 table2": only these; MINUTES=30: time for all; PUBLISH=1: waits for a quiet machine, and writes docs/paper.md and its pictures, if all of it was measured of one commit and nothing else used the machine)
+paper: build/venv-paper build/venv-ray
+	@commit=$$(python3 bench/paper/_code.py commit) && $(MAKE) --no-print-directory wheel && $(PY) bench/paper/_code.py stamp $$commit
 	@ninja -C $(TREE) -j$(JOBS) floor_server
 	@$(PY) bench/paper/run.py --out build/paper $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(FIGURES),--figures $(FIGURES)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 

@@ -13,6 +13,7 @@ selects the kind of jax:
 """
 
 import collections
+import itertools
 import os
 import statistics
 import sys
@@ -232,12 +233,13 @@ class Bench:
         self._program(program)
         return {}
 
-    def flood(self, program, begin, end, depth):
-        """Calls until `end`, with `depth` calls always in flight; returns the number of results between `begin` and `end`. Both are times of the
-        machine's monotonic clock, which all of its processes share."""
-        f, y = self._program(program)
-        pending, done = collections.deque(), 0
+    def flood(self, programs, begin, end, depth):
+        """Calls these programs in turn until `end`, with `depth` calls for each program always in flight; returns the number of results between `begin`
+        and `end`. Both are times of the machine's monotonic clock, which all of its processes share."""
+        made = itertools.cycle([self._program(program) for program in programs])
+        pending, done, depth = collections.deque(), 0, depth * len(programs)
         while time.monotonic() < end:
+            f, y = next(made)
             pending.append(f(y))
             if len(pending) >= depth:
                 pending.popleft().block_until_ready()

@@ -43,8 +43,8 @@ def open_clients(stack, address, count):
 
 
 class Flood:
-    """Keeps all of these clients calling within the block, each its own program, with `depth` calls in flight. Afterwards `done` has, for each client,
-    the number of results that it saw within the window of `seconds`."""
+    """Keeps all of these clients calling within the block, each its own programs, with `depth` calls of each in flight. programs: [(client, its program or a
+    list of them)]. Afterwards `done` has, for each client, the number of results that it saw within the window of `seconds`."""
 
     def __init__(self, programs, seconds, depth=_answers.DEPTH, settle=SETTLE_SECONDS):
         self.programs, self.depth = programs, depth
@@ -54,7 +54,7 @@ class Flood:
 
     def __enter__(self):
         for side, program in self.programs:
-            side.send(json.dumps({"do": "flood", "program": program, "begin": self.begin, "end": self.end, "depth": self.depth}))
+            side.send(json.dumps({"do": "flood", "programs": [program] if isinstance(program, str) else program, "begin": self.begin, "end": self.end, "depth": self.depth}))
         return self
 
     def until_begin(self):

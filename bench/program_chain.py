@@ -5,10 +5,11 @@ one by one through our client; or calls one by one through jax in one process wi
 
 pipeline: a chain of k trivial computations, each with a sum over the devices of the next of k hosts of one island (paper, figure 7). Parallel dispatch
 is compared with sequential dispatch of the same programs, in calls per second, in turns. Like the paper's, our sequential dispatch sends a stage once the
-stage before it is enqueued.
+stage before it is enqueued. A third side is one process of jax with our device plugin, which has the devices of all hosts and calls stage after stage.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -18,9 +19,11 @@ import time
 import _answers
 import _report
 import _sides
+from _guarded import Guarded
 
 NODES = 128
 STAGE_DEVICES = 4
+DISPATCHES, JAX = ("parallel", "sequential"), "jax"
 
 
 def chain_side(kind, devices, calls):
@@ -54,13 +57,13 @@ def chain_side(kind, devices, calls):
     assert float(y[0]) == calls * NODES
 
 
-def pipeline_side(stages, devices):
-    """Runs in a separate process. Reads numbers of calls, one a line; answers [calls per second, end-to-end time of one call in ms]."""
+def pipeline_side(stages, devices, as_program):
+    """Runs in a separate process. Reads numbers of calls, one a line; answers with calls per second and the end-to-end time of one call in ms. as_program: the
+    stages are one program; otherwise each is a call, and device_put takes its result to the next stage's devices."""
+    out = _answers.channel()
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-    import pathways as pw
 
     def stage(number):
         mesh = Mesh(np.array(jax.devices()[number * devices:(number + 1) * devices]), "i")
@@ -70,15 +73,18 @@ def pipeline_side(stages, devices):
 
     made = [stage(number) for number in range(stages)]
 
-    @pw.program
     def pipeline(x):
-        for step, _ in made:
-            x = step(x)
+        for step, place in made:
+            x = step(x if as_program else jax.device_put(x, place))
         return x
 
+    if as_program:
+        import pathways as pw
+
+        pipeline = pw.program(pipeline)
     x = jax.device_put(np.zeros(devices, np.float32), made[0][1])
     assert float(pipeline(x)[0]) == stages
-    print("ready", flush=True)
+    print("{}", file=out, flush=True)
     for line in sys.stdin:
         rate = _answers.timed_calls(lambda _: pipeline(x), x, int(line), _answers.DEPTH, jax.block_until_ready)["per_s"]
         times = []
@@ -86,7 +92,7 @@ def pipeline_side(stages, devices):
             begin = time.perf_counter()
             pipeline(x).block_until_ready()
             times.append(time.perf_counter() - begin)
-        print(json.dumps([rate, sorted(times)[10] * 1e3]), flush=True)
+        print(json.dumps({"per_s": rate, "call_ms": sorted(times)[10] * 1e3}), file=out, flush=True)
 
 
 @contextlib.contextmanager
@@ -105,13 +111,17 @@ def median(values):
     return values[len(values) // 2]
 
 
+def in_process(binaries, devices):
+    """Returns the environment of jax in one process with our device plugin and our allocator."""
+    return {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{binaries.device_plugin('cpu')}", "PJRT_CPU_DEVICES": str(devices),
+            **_sides.our_allocator()}
+
+
 def chain(args, devices):
     from pathways._cluster import binaries
 
     ours = {"JAX_PLATFORMS": "pathways", "PATHWAYS_LOCAL": f"1x1x{devices}"}
-    in_process = {"JAX_PLATFORMS": "plugin", "PJRT_NAMES_AND_LIBRARY_PATHS": f"plugin:{binaries.device_plugin('cpu')}", "PJRT_CPU_DEVICES": str(devices),
-                  **_sides.our_allocator()}
-    kinds = {"program": ours, "one_by_one": ours, "in_process": in_process}
+    kinds = {"program": ours, "one_by_one": ours, "in_process": in_process(binaries, devices)}
     with contextlib.ExitStack() as stack:
         sides = {kind: stack.enter_context(side(["chain", kind, devices, args.calls], env)) for kind, env in kinds.items()}
         for process in sides.values():
@@ -125,36 +135,58 @@ def chain(args, devices):
     return {kind: median(values) for kind, values in took.items()}
 
 
-def ask(process, calls):
-    process.stdin.write(f"{calls}\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline() or "null")
+class Stages:
+    """A side of the pipeline: a Guarded process of pipeline_side. One that has failed keeps answering with its error."""
+
+    def __init__(self, stack, name, stages, environment):
+        words = [sys.executable, __file__, "--side", "pipeline", stages, STAGE_DEVICES, int(name != JAX)]
+        self._one, self._calls = Guarded(stack, lambda: _sides.opened(_sides.Side(f"{name}, {stages} stages", words, environment))), None
+
+    def _ask(self, calls):
+        def work(one):
+            one.send(str(calls))
+            return one.receive()
+
+        return self._one.attempt("stages", work)
+
+    def choose_calls(self, seconds):
+        """Chooses the number of calls of a turn, which take about `seconds`."""
+        self._calls = 2 * _answers.DEPTH
+        for _ in range(2):  # with few calls, the first of all among them, filling and emptying the queue dominates
+            self._calls = max(self._calls, round(self._ask(self._calls).get("per_s", 0) * seconds))
+
+    def turn(self):
+        return self._ask(self._calls)
 
 
-def calls_for(process, seconds):
-    """Returns the number of calls that take about `seconds`."""
-    calls = 2 * _answers.DEPTH
-    for _ in range(2):  # with few calls, the first of all among them, filling and emptying the queue dominates
-        calls = max(calls, round(ask(process, calls)[0] * seconds))
-    return calls
+def rounds_of(answers):
+    """Returns medians over the rounds and the single rounds' values; of a side that failed {"error", "per_s_rounds": those before}."""
+    good = list(itertools.takewhile(lambda answer: "error" not in answer, answers))
+    values = {key: [answer[key] for answer in good] for key in ("per_s", "call_ms")}
+    if len(good) < len(answers):
+        return {"error": f"{answers[len(good)]['error']} (after {len(good)} rounds)", "per_s_rounds": values["per_s"]}
+    return {key: median(each) for key, each in values.items()} | {f"{key}_rounds": each for key, each in values.items()}
 
 
 def pipeline_of(stages, args):
-    """Measures both kinds of dispatch in turn, each on its own cluster."""
+    """Measures both kinds of dispatch, each on its own cluster, and jax, in turns."""
+    from pathways._cluster import binaries
+
     with contextlib.ExitStack() as stack:
         sides = {}
-        for dispatch in ("parallel", "sequential"):
+        for dispatch in DISPATCHES:
             cluster = stack.enter_context(_sides.cluster(f"1x{stages}x{STAGE_DEVICES}", dispatch=dispatch))
-            sides[dispatch] = stack.enter_context(side(["pipeline", stages, STAGE_DEVICES], {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": cluster.address}))
-        for process in sides.values():
-            if process.stdout.readline() != "ready\n":
-                raise RuntimeError("a client of the pipeline ended; what it said is above")
-        calls = {dispatch: calls_for(process, args.seconds) for dispatch, process in sides.items()}
-        results = _sides.take_turns(args.rounds, {dispatch: lambda dispatch=dispatch, process=process: ask(process, calls[dispatch]) for dispatch, process in sides.items()})
-    rounds = {dispatch: {"per_s": [r for r, _ in found], "call_ms": [ms for _, ms in found]} for dispatch, found in results.items()}
-    row = {dispatch: {**{key: median(values) for key, values in of.items()}, **{f"{key}_rounds": values for key, values in of.items()}} for dispatch, of in rounds.items()}
-    ratios = [a / b for (a, _), (b, _) in zip(results["parallel"], results["sequential"])]
-    return {**row, "ratio": median(ratios), "ratio_rounds": ratios}
+            sides[dispatch] = Stages(stack, dispatch, stages, {"JAX_PLATFORMS": "pathways", "PATHWAYS_ADDRESS": cluster.address})
+        sides[JAX] = Stages(stack, JAX, stages, in_process(binaries, stages * STAGE_DEVICES))
+        for one in sides.values():
+            one.choose_calls(args.seconds)
+        results = _sides.take_turns(args.rounds, {name: one.turn for name, one in sides.items()})
+    row = {name: rounds_of(found) for name, found in results.items()}
+    for key, base in (("ratio", "sequential"), ("of_jax", JAX)):
+        if "error" not in row["parallel"] and "error" not in row[base]:
+            ratios = [a["per_s"] / b["per_s"] for a, b in zip(results["parallel"], results[base])]
+            row |= {key: median(ratios), f"{key}_rounds": ratios}
+    return row
 
 
 def pipeline(args):
@@ -176,11 +208,11 @@ def main():
         print(f"a node of a chain of {NODES} on {devices} devices: {node['program']:.2f} us in a program, {node['one_by_one']:.2f} us one by "
               f"one, {node['in_process']:.2f} us one by one in process")
     for k, row in stages.items():
-        print(f"pipeline of {k}: {row['parallel']['per_s']:.0f} calls/s parallel, {row['sequential']['per_s']:.0f} sequential "
-              f"({row['ratio']:.2f}x); one call {row['parallel']['call_ms']:.2f} against {row['sequential']['call_ms']:.2f} ms")
+        said = lambda one: f"FAILED: {one['error']}" if "error" in one else f"{one['per_s']:.0f} calls/s, one call {one['call_ms']:.2f} ms"
+        print(f"pipeline of {k}: " + "; ".join(f"{name} {said(row[name])}" for name in (*DISPATCHES, JAX)))
     targets = [_report.target(f"{devices} devices: node in a program / node one by one in process", node["program"] / node["in_process"], 1 / 3)
                for devices, node in nodes.items()]
-    targets += [_report.target(f"parallel / sequential, {k} stages", row["ratio"], 1.0, at_most=False) for k, row in stages.items() if int(k) >= 4]
+    targets += [_report.target(f"parallel / sequential, {k} stages", row.get("ratio"), 1.0, at_most=False) for k, row in stages.items() if int(k) >= 4]
     _report.finish(args, "program_chain", {"node_us": nodes, "pipeline": stages}, targets)
 
 
@@ -190,6 +222,7 @@ if __name__ == "__main__":
         if what == "chain":
             chain_side(rest[0], *map(int, rest[1:]))
         else:
-            pipeline_side(*map(int, rest))
+            stages, devices, as_program = map(int, rest)
+            pipeline_side(stages, devices, bool(as_program))
     else:
         main()

@@ -14,6 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "docs"
 TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+PICTURES = (".svg", ".png")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 # Titles of the menu. A page that is not named here is an error: the menu has all of them.
 MENU = {
@@ -54,14 +55,15 @@ def pages():
 
 
 def for_site(text, page, known):
-    """Returns a page's text with links to files that are not pages replaced by their words. page: its path; known: the paths of all pages."""
+    """Returns a page's text with links to files that are neither pages nor pictures of docs/ replaced by their words. page: its path; known: the paths of all pages."""
     def replace(match):
         words, link = match.groups()
         path = link.partition("#")[0]
         if "://" in link or not path:
             return match[0]
         target = (ROOT / page).parent.joinpath(path).resolve()
-        return match[0] if str(target.relative_to(ROOT)) in known else words
+        is_picture = target.suffix in PICTURES and target.is_relative_to(ROOT / "docs")
+        return match[0] if is_picture or str(target.relative_to(ROOT)) in known else words
 
     return LINK.sub(replace, text)
 
@@ -82,7 +84,8 @@ def main():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(for_site((ROOT / page).read_text(), page, known))
     for picture in (ROOT / "docs").rglob("*"):
-        if picture.suffix in (".svg", ".png"):
+        if picture.suffix in PICTURES:
+            (source / picture.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(picture, source / picture.relative_to(ROOT))
     config = OUT / "mkdocs.yml"
     config.write_text(CONFIG.format(source=source, site=site, nav=nav()))

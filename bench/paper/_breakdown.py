@@ -5,6 +5,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import statistics
 import sys
 import tempfile
@@ -219,19 +220,47 @@ UPDATE = "update"
 EXCHANGE, CONTROL = "waiting before updates (for the other island's gradients)", "waiting for the control path"
 
 
+def _last_step(many):
+    """Returns (the place of the first run of a device's last whole step, that of the step after), or None."""
+    begins = [at for at, (_, _, name) in enumerate(many) if name.endswith("segment0_forward")]
+    return (begins[-2], begins[-1]) if len(begins) > 1 else None
+
+
+def _kind_of_segment(name):
+    kind = name.rsplit("_", 1)[-1]
+    return kind if kind in (FORWARD, BACKWARD, UPDATE) else UPDATE
+
+
 def replica_step(many):
     """Returns {activity: seconds} of a device's last whole step: the functions that it ran (segmentN_forward, _backward, _update) and its waits. A wait before
     an update counts as one for gradients, any other as one for the control path. {} if there is no whole step."""
-    begins = [at for at, (_, _, name) in enumerate(many) if name.endswith("segment0_forward")]
-    if len(begins) < 2:
+    step = _last_step(many)
+    if step is None:
         return {}
+    first, following = step
     spent = dict.fromkeys((FORWARD, BACKWARD, UPDATE, EXCHANGE, CONTROL), 0.0)
-    for (_, before, _), (begin, end, name) in zip(many[begins[-2]:begins[-1]], many[begins[-2] + 1:begins[-1] + 1]):
+    for (_, before, _), (begin, end, name) in zip(many[first:following], many[first + 1:following + 1]):
         spent[EXCHANGE if name.endswith("_update") else CONTROL] += max(begin - before, 0) / 1e6
-    for begin, end, name in many[begins[-2]:begins[-1]]:
-        kind = name.rsplit("_", 1)[-1]
-        spent[kind if kind in spent else UPDATE] += (end - begin) / 1e6
+    for begin, end, name in many[first:following]:
+        spent[_kind_of_segment(name)] += (end - begin) / 1e6
     return spent
+
+
+def _in_order(device):
+    """Returns a key that sorts host2 before host10."""
+    return [int(part) if part.isdecimal() else part for word in device for part in re.split(r"(\d+)", word)]
+
+
+def replica_runs(events):
+    """Returns [place, kind, begin, duration in us] of two devices in the last whole step of the first: the first device (place 0) and the last (place 1). With
+    several islands, these are of the first and of the last. [] if there is no whole step."""
+    found = runs(events)
+    pair = [found[device] for device in sorted(found, key=_in_order)][::max(1, len(found) - 1)][:2]
+    step = _last_step(pair[0]) if pair else None
+    if step is None:
+        return []
+    begin, end = (pair[0][at][0] for at in step)
+    return [[place, _kind_of_segment(name), round(b - begin), round(e - b)] for place, many in enumerate(pair) for b, e, name in many if begin <= b < end]
 
 
 def replica_steps(events):

@@ -65,7 +65,8 @@ def _simulated5(hosts, quick):
 # Figure 6. Real: hosts, devices of each. Simulated: the same, behind sockets, with the lengths of the computations in us, the paper's own among them. An
 # operation of these devices takes a microsecond.
 REAL6, SIMULATED6 = ((1, 2), (16, 8)), {(16, 8): (100, 300, 1000, 2300, 10000), (512, 4): (1000, 3000, 10000, 35000, 100000)}
-SIZES6, SIZES6_MANY = (10, 100, 300, 1000, 3000, 20000, 65000), (1, 10, 100, 1000)  # the longest take about 10 and 30 ms of device time
+SIZES6, SIZES6_MANY = (10, 100, 300, 1000, 3000, 20000, 65000), (1, 100, 1000, 4000, 16000)  # the longest take about 40 and 800 ms of device time
+LONG6, LONG6_SECONDS = 4000, 3  # turns of this size and above in a row of many hosts last this long, and have at least _setup.FEW calls
 OPERATION_A_US = "1e6:0:0"
 MANY_HOSTS = 4
 ROUNDS6_MANY = 5  # for rows whose rounds take long
@@ -76,7 +77,7 @@ def figure6(quick, rows):
     """Measures the throughput of ours against jax's by the device time of a computation, and the shortest computation at which they are equal."""
     rows.begin(as_list=True)
     for hosts, devices in REAL6[:1] if quick else REAL6:
-        rows.row(f"{hosts} x {devices}", lambda: _against_jax(hosts, devices, quick), needs=200 if hosts > MANY_HOSTS else 60)
+        rows.row(f"{hosts} x {devices}", lambda: _against_jax(hosts, devices, quick), needs=260 if hosts > MANY_HOSTS else 60)
     for (hosts, devices), sizes in list(SIMULATED6.items())[:1 if quick else None]:
         rows.row(f"{hosts} x {devices}, simulated", lambda: _against_devices(hosts, devices, sizes[1:4] if quick else sizes, quick), needs=20)
     return rows.figure()
@@ -111,7 +112,7 @@ def _against_jax(hosts, devices, quick):
     with _systems.systems(hosts, devices, rivals) as (found, cluster):
         meter = _systems.meter(found, cluster)
         for size in (30, 300, 3000) if quick else SIZES6_MANY if many else SIZES6:
-            rates = _systems.rates([_systems.Asking(name, f"work {size}", side, {"kind": "work", "size": size}) for name, side in found.items()], rounds, 0.2, meter)
+            rates = _systems.rates(_asks6(found, size, many), rounds, LONG6_SECONDS if _is_long(size, many) else 0.2, meter)
             of = lambda name, size=size: rates[f"{name}, work {size}"]
             if "error" in of(_setup.OURS):
                 raise RuntimeError(of(_setup.OURS)["error"])
@@ -126,6 +127,16 @@ def _against_jax(hosts, devices, quick):
     return {"hosts": hosts, "devices": hosts * devices, "where": where, "in_use": _meter.in_use(meter.turns), **{key: against[mine] for mine, key in _targets.AGAINST.items() if mine in against}}
 
 
+def _is_long(size, many):
+    return many and size >= LONG6
+
+
+def _asks6(found, size, many):
+    """Returns an Asking for each side. A long computation fills its turn with few calls, and then filling and emptying the queue is a small part of it."""
+    fewest = _setup.FEW if _is_long(size, many) else _setup.LEAST
+    return [_systems.Asking(name, f"work {size}", side, {"kind": "work", "size": size}, fewest=fewest) for name, side in found.items()]
+
+
 def _parity(points, failed):
     """Returns the points and the parity that they show, or why there is none, with the points before."""
     return {"error": failed, "points": points} if failed else {"points": points, "parity_ms": _setup.parity(points)}
@@ -135,9 +146,6 @@ def _where6(found, cluster, meter, quick):
     """Returns where the time of an opbyop call goes, for the sides with our device runtime, in further turns."""
     asks = [_systems.of_kind(name, side, "opbyop", quick) for name, side in found.items() if _setup.has_verdict(name)]
     return list(_where(asks, _systems.rates(asks, 1 if quick else ROUNDS6_WHERE, 0.2 if quick else 0.5, meter), meter, cluster))
-
-
-NEVER_IDLE = "devices that are never idle"
 
 
 def _against_devices(hosts, devices, sizes, quick):
@@ -155,7 +163,7 @@ def _against_devices(hosts, devices, sizes, quick):
         least = _systems.of_kind(_setup.OURS, side, "opbyop", quick)
         where = list(_where([least], _systems.rates([least], 1, 1, meter), meter, cluster))
     return {"hosts": hosts, "devices": count, "simulated": True, "where": where,
-            "against": {NEVER_IDLE: {"points": points, "parity_ms": _setup.parity(points)}}}
+            "against": {_targets.NEVER_IDLE: {"points": points, "parity_ms": _setup.parity(points)}}}
 
 
 def _script(name, *words):
@@ -169,15 +177,28 @@ def _script(name, *words):
 
 
 def figure7(quick, rows):
-    """Measures calls a second of a program with a stage on each of k hosts of an island, with parallel and with sequential dispatch."""
+    """Measures calls a second of a program with a stage on each of k hosts of an island, with parallel and with sequential dispatch, and of jax in one
+    process."""
     stages, seconds, rounds = ((1, 2), 0.2, 1) if quick else ((1, 2, 4, 8, 16), 1, 5)
-    return {"stages": _script("program_chain", "--no-chain", "--seconds", seconds, "--rounds", rounds, "--stages", *stages)["pipeline"]}
+    rows.begin()
+    for count in map(str, stages):
+        rows.row(count, lambda: _script("program_chain", "--no-chain", "--seconds", seconds, "--rounds", rounds, "--stages", count)["pipeline"][count])
+    return rows.figure()
+
+
+# Figure 8's rows, and the arguments of bench/clients.py that leave out the other one.
+SIMULATED8, CPU8 = "simulated", "CPU"
+PARTS8 = {SIMULATED8: "--loops", CPU8: "--us"}
 
 
 def figure8(quick, rows):
-    """Measures the total rate of several clients on the same devices, by length of computation: simulated devices, and one CPU device."""
-    words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4, "--us", 1040, "--loops", 150) if quick else ("--seconds", 1, "--rounds", 5, "--counts", 1, 4, 16)
-    return _script("clients", *words)
+    """Measures the total rate of several clients on the same devices, by length of computation: simulated devices, then one CPU device."""
+    words = ("--seconds", 0.5, "--rounds", 1, "--counts", 1, 4) if quick else ("--seconds", 1, "--rounds", 5, "--counts", 1, 4, 16)
+    fewer = {SIMULATED8: ("--us", 1040), CPU8: ("--loops", 150)} if quick else {}
+    rows.begin()
+    for name, other in PARTS8.items():
+        rows.row(name, lambda: _script("clients", *words, *fewer.get(name, ()), other), needs=0 if quick else 60)
+    return rows.figure()
 
 
 def figure9(quick, rows):

@@ -109,12 +109,12 @@ def _in_turn(rows, makes, rounds, needs):
         row = attempt(name, "prepared", make, needs)
         if name not in failed:
             made[name] = row
-        write(name, "not measured")
+        write(name, _rows.NOT_YET)
     for number in range(rounds):
         for name, row in made.items():
             if name not in failed:
                 attempt(name, f"round {number + 1}", row.turn, row.needs)
-                write(name, "not all rounds were measured")
+                write(name, _rows.NOT_ALL)
     for name, row in made.items():
         if name not in failed and isinstance(more := attempt(name, "recorded", row.more), dict) and name not in failed:
             row.prepared |= more
@@ -183,7 +183,7 @@ def islands(quick, rows):
 def _replicated(stack, cluster_of, cores, islands, batch):
     def more(row):
         events = _breakdown.recorded(row.cluster.address, 2.6 * row.steps()["step_s"], lambda: _asked(row.one, "islands_steps", count=STEPS))
-        return {"spent_s": _breakdown.replica_steps(events)}
+        return {"spent_s": _breakdown.replica_steps(events), "runs": _breakdown.replica_runs(events)}
 
     return Row(stack, cluster_of(islands), cores, "islands_steps", more,
                ("prepare_islands", {"model": ISLANDS_MODEL, "islands": islands, "segments": SEGMENTS, "batch": batch}))

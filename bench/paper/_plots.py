@@ -9,41 +9,65 @@ import _setup
 import _targets
 
 
+NOTHING = float("nan")
+STYLES = {"opbyop": "-", "chained": "--", "fused": ":"}  # of figure 5's lines, by the kind of call; a side has one colour
+WIDE = ("5", "6", "8")  # figures whose many lines have their names beside the plot
+
+
+def _legend_beside(axes):
+    axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _line(axes, places, rounds, **options):
+    """Draws a line through the medians of the rounds at each place, with the middle half of the rounds as error bars. None or []: no point there."""
+    spreads = [_setup.Spread.of(each) if each else None for each in rounds]
+    of = lambda value: [value(spread) if spread else NOTHING for spread in spreads]
+    bars = [of(lambda s: s.median - s.low), of(lambda s: s.high - s.median)]
+    return axes.errorbar(places, of(lambda s: s.median), yerr=bars, marker="o", markersize=3, capsize=2, linewidth=1, **options)
+
+
 def _plot5(axes, result):
     shown = [row for row in result["rows"] if "rates" in row]
     names = list(dict.fromkeys(name for row in shown for name in row["rates"]))
+    sides = list(dict.fromkeys(name.rsplit(", ", 1)[0] for name in names))
     for name in names:
+        side, kind = name.rsplit(", ", 1)
         cells = [row["rates"].get(name, {}) for row in shown]
-        axes.plot([row["name"].replace(", simulated", "\nsimulated") for row in shown], [cell.get("per_s", float("nan")) for cell in cells], marker="o", label=name)
+        _line(axes, [row["name"].replace(", simulated", "\nsimulated") for row in shown], [cell.get("rounds") if "error" not in cell else None for cell in cells],
+              label=name, color=f"C{sides.index(side)}", linestyle=STYLES[kind])
     axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
-    axes.legend(fontsize=6)
+    _legend_beside(axes)
 
 
 def _plot6(axes, result):
     for row in result["rows"]:
         for mine, rival, found in _targets.against(row):
             points = sorted(found.get("points", ()), key=lambda point: point["ms"])
-            axes.plot([p["ms"] for p in points], [p["ratio"] for p in points], marker="o", label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
+            bars = [[p["ratio"] - p["low"] for p in points], [p["high"] - p["ratio"] for p in points]]
+            axes.errorbar([p["ms"] for p in points], [p["ratio"] for p in points], yerr=bars, marker="o", markersize=3, capsize=2, linewidth=1,
+                          label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
     axes.axhline(1, color="gray", linewidth=0.7)
     axes.set(xscale="log", xlabel="device time of a computation, ms", ylabel="throughput, ours / theirs")
-    axes.legend(fontsize=6)
+    _legend_beside(axes)
 
 
 def _plot7(axes, result):
-    for dispatch in ("parallel", "sequential"):
-        axes.plot(list(result["stages"]), [row[dispatch]["per_s"] for row in result["stages"].values()], marker="o", label=dispatch)
+    rows = {stages: row for stages, row in result["rows"].items() if "error" not in row}
+    for side, label in {"parallel": "ours, parallel", "sequential": "ours, sequential", "jax": "jax in one process"}.items():
+        _line(axes, list(rows), [row[side].get("per_s_rounds") if "error" not in row[side] else None for row in rows.values()], label=label)
     axes.set(xlabel="stages, each on the devices of a host", ylabel="calls/s", yscale="log")
-    axes.legend()
+    axes.legend(fontsize=6, loc="upper right")
 
 
 def _plot8(axes, result):
     for name, found in _targets.devices8(result):
-        shown = {count: row["per_s"] for count, row in found.items() if count != "jax"}
-        (line,) = axes.plot(list(shown), list(shown.values()), marker="o", label=name)
-        if "jax" in found:
-            axes.axhline(found["jax"]["per_s"], color=line.get_color(), linestyle="--", linewidth=0.8, label=f"{name}: jax, our plugin")
+        shown = {count: row["per_s_rounds"] for count, row in found.items() if count.isdecimal()}
+        line = _line(axes, list(shown), list(shown.values()), label=name)[0]
+        for jax, style in (("jax", "--"), (next((one for one in found if one.startswith("jax, ")), ""), ":")):
+            if "error" not in found.get(jax, {"error": ""}):
+                axes.axhline(found[jax]["per_s"], color=line.get_color(), linestyle=style, linewidth=0.8, label=f"{name}: {_targets.side8(jax)}")
     axes.set(xlabel="clients", ylabel="computations/s of all clients", yscale="log")
-    axes.legend(fontsize=6)
+    _legend_beside(axes)
 
 
 def _runs(axes, lines):
@@ -81,11 +105,13 @@ def _plot11(axes, result):
 
 def _bars(axes, result):
     rows = {name: row for name, row in _setup.cells(result["rows"]).items() if "error" not in row}
-    axes.bar([textwrap.fill(name, 16) for name in rows], [row["tokens_per_s"] for row in rows.values()], width=0.4)
+    spreads = [_setup.Spread.of(row["rounds"]) for row in rows.values()]
+    bars = [[s.median - s.low for s in spreads], [s.high - s.median for s in spreads]]
+    axes.bar([textwrap.fill(name, 16) for name in rows], [s.median for s in spreads], yerr=bars, capsize=3, width=0.4)
     axes.set(ylabel="tokens/s")
 
 
-COLORS = {"forward": "#4c78a8", "backward": "#f58518", "other": "#bbbbbb"}
+COLORS = {"forward": "#4c78a8", "backward": "#f58518", "update": "#54a24b", "other": "#bbbbbb"}
 
 
 FOUR_ISLANDS, ISLANDS = "16 stages, gpipe, on four islands", 4
@@ -107,7 +133,22 @@ def _plot_pipelines(axes, result):
     axes.invert_yaxis()
 
 
-PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "11": _plot11, "table2": _bars, "10": _bars, "12": _bars, "pipelines": _plot_pipelines}
+TWO_ISLANDS = "two islands of 128 cores, in segments"
+
+
+def _plot_islands(axes, result):
+    """Draws the paper's figure 12: the runs of a device of each island in one recorded step."""
+    runs = result["rows"].get(TWO_ISLANDS, {}).get("runs") or ()
+    if not runs:
+        return
+    first = min(begin for _, _, begin, _ in runs)
+    for place, kind, begin, took in runs:
+        axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.4, 0.8), color=COLORS[kind], linewidth=0)
+    axes.set(xlabel="ms of one step; blue: forward, orange: backward, green: update", yticks=(0, 1), yticklabels=["a device of island 1", "a device of island 2"])
+    axes.invert_yaxis()
+
+
+PLOTS = {"5": _plot5, "6": _plot6, "7": _plot7, "8": _plot8, "9": _plot9, "11": _plot11, "table2": _bars, "10": _bars, "12": _bars, "pipelines": _plot_pipelines, "islands": _plot_islands}
 
 
 def plots(report):
@@ -121,8 +162,11 @@ def plots(report):
     for number, result in _rows.figures(report).items():
         if number not in PLOTS:
             continue
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(9.6, 4.2) if number in WIDE else (6.4, 3.6), layout="constrained")
         PLOTS[number](axes, result)
+        if not axes.has_data():  # all of it failed
+            pyplot.close(figure)
+            continue
         axes.set_title(textwrap.fill(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", 72), fontsize=10)
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=120, metadata={"Software": None})

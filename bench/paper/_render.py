@@ -3,6 +3,8 @@
 import base64
 import html
 
+import _earlier
+import _found
 import _paper
 import _provenance
 import _rows
@@ -15,45 +17,55 @@ STYLE = ("body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em
          "td,th{border:1px solid #ccc;padding:.25em .7em;text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}.quiet{color:#666}")
 
 
-# Shares of the processors; smaller ones are not reported. The clock ticks of "others" are coarse.
-STOLEN, OTHERS = 0.02, 0.05
 ABOUT = "\n\n".join((
     "The paper is Pathways: Asynchronous Distributed Dataflow for ML (Barham et al., MLSys 2022). It had up to 2,048 TPUs, which are not here. All "
     "processes of all sides run on one machine and share its processors; what else differs is said below each table. Rows such as 2 x 4 are hosts x "
     "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives.",
     "Spread: a median has the middle half of the rounds beside it, in brackets. A ratio is the median of the ratios of the single rounds. So it is not "
     "the ratio of the two medians shown, and may be on the other side of 1.",
-    "Other runs: brackets are of one run, and say nothing of another. Between the pages of commits 7082a67 and 62aebcd, ratios of figure 5 moved by up "
-    "to 8.8 times (ours / Ray, opbyop on 2 x 4: 0.447, then 3.940). Ray on several hosts went from 0 of 6 met to 5 of 6. The commit, the allocator of "
-    "the rivals, Ray's stopping and the load all differ; which of them made this is not known. In the run of commit 62aebcd, only the load at its start "
-    "was recorded; later runs also count the processor time of other processes.",
-    "This table says which run measured which figures."))
+    "Earlier runs: brackets are of one run, and say nothing of another. Between two earlier pages, ratios of figure 5 moved by up to 8.8 times (ours / Ray, opbyop on 2 x 4); the machine was busy, and the code, the "
+    "allocator of the rivals and Ray's stopping differed, and which of them made this is not known. Twice in earlier runs, a process of jax with our plugin crashed in table 1: once with the C library's "
+    "allocator (SIGABRT, 'malloc(): unaligned tcache chunk detected'), once with ours (SIGSEGV, in a thread of the XLA that our plugin uses). The cause is not known; it is probably a fault of our plugin or of its XLA. "
+    "In a check before an earlier run, on a machine that also did other work, our allocator made jax with our plugin 1.33 to 1.35 times as fast on 1 x 4 (opbyop and fused), and 1.08 to 1.11 times on 2 x 4. So earlier pages, "
+    "also those whose Ray was not stopped in the turns of others, do not compare with this one.",
+    "A page is published only if it is of one commit, whose code did not change meanwhile, if the machine was quiet when the run began, and if in no figure other processes used more than 5 % of the processors' time, or "
+    "other guests of the hardware more than 2 %. A side that gives no answer within 180 s has failed, ours and rivals alike; where models are trained and on simulated devices, within 900 s. If a side fails, ours or another, its row says FAILED, and the page may be published."))
 VERDICTS = "\n\n".join((
-    "Met: three quarters of the rounds reach the target. Missed: three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
-    "rounds, there is no verdict.",
+    "Met: three quarters of the rounds of this run reach the target. Missed: three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
+    "rounds, there is no verdict. Another run may find another verdict: the last column says where the run before this one did.",
     "Targets: the paper's are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a target for a row that the "
-    "paper has in another form. An aim of our own is not the paper's claim.",
+    "paper has in another form, or that it does not compare directly. An aim of our own is not the paper's claim. All devices here are CPU devices or simulated, whosever the target is.",
     "Compared: in figures 5, 6 (real devices) and table 1, a verdict compares two systems. Both have the same device plugin, a process for each host, and "
-    "as many calls under way. Ours has a client, its agent and a controller besides; ours in one process has a client and one process more than jax; ours by the PJRT door, "
-    "there from the next run on, has one process, as jax. A Ray actor may have up to 16 computations more under way. Figure 8's verdicts on the CPU device are against jax too, with one process, one program and 16 calls where ours "
-    "has 16 clients and 256 calls. Table 2's on CPU devices are against jax from the next run on. All other verdicts compare ours with itself, with "
+    "as many calls under way. Ours has a client, its agent and a controller besides; ours in one process has a client and one process more than jax; ours by the PJRT door "
+    "has one process, as jax. Against Ray, only ours with a process for each task has a verdict. Behind Ray's calls, an actor may have as many computations again under way. Figure 8's verdicts on the CPU device are against one process of jax, with "
+    "one program and 16 calls, and with 16 programs and 256 calls, where ours has 16 clients and 256 calls. Table 2's and figure 12's on CPU devices are against jax, or compare ours with itself. All other verdicts compare ours with itself, with "
     "simulated devices, or with weights.",
     "Allocator: our agent, controller and workers have jemalloc, and so has the plugin in the workers. jax and Ray with our plugin are started with the same "
-    "library in place of the C library's allocator (LD_PRELOAD), with a thread that gives memory back, as ours have. On 1 x 4, that made jax with our plugin "
-    "1.33 to 1.35 times as fast, and on 2 x 4 1.08 to 1.11 times. This is of a check of opbyop and fused before the run, on a machine that also did other "
-    "work; Ray was not checked. Our client is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow. So has ours "
-    "by the PJRT door, whose cluster lives in the program's process.",
+    "library in place of the C library's allocator (LD_PRELOAD), with a thread that gives memory back, as ours have. So is ours "
+    "by the PJRT door, whose cluster lives in the program's process. Our client elsewhere is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow.",
     "Under way: as many calls are not as many computations. A chained call has 128, so ours has up to 2,048 under way where jax's opbyop, to which it is "
-    "compared, has 16. A verdict that is met against jax in figure 5 is our chained against its opbyop.",
-    "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way and uses one processor. In the run of "
-    "commit 62aebcd, ours took more processor time for a computation than jax in every row of one host, also where it was faster."))
+    "compared, has 16.",
+    "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way. The tables of processors in use say how many each side uses."))
+
+
+ATTEMPTS, NOT_ALL = "Measurements with failures, or that were replaced", "Not all there"
 
 
 def preface(report):
     """Returns what the page is about. "words" in a report is the commit of its words, which may be another one than that of its numbers."""
-    if (words := report.get("words")) in (None, *(run["commit"] for run, _ in _provenance.runs(report))):
-        return ABOUT
-    return f"{ABOUT} The words around the numbers are of commit {words}."
+    parts, words = [ABOUT, before(report)], report.get("words")
+    if words not in (None, *(run["commit"] for run, _ in _provenance.runs(report))):
+        parts.append(f"The words around the numbers are of commit {words}.")
+    return "\n\n".join([*parts, "This table says which run measured which figures."])
+
+
+def before(report):
+    """Says how this run's verdicts differ from those of the run before it."""
+    if not report.get("before"):
+        return "The run before: none is known, so nothing says here how far verdicts move from run to run."
+    found, both = _earlier.others(report)
+    return (f"The run before: begun {report['before']['begun']}, of commit {report['before']['commit']}. Of {both} verdicts that both runs have, {len(found)} are others there; the table of verdicts says which. "
+            "That run may have been of other code.")
 
 
 def _middle(values, digits=0):
@@ -81,15 +93,22 @@ def _before(cell):
     return _spread(cell) if "error" not in cell else f"{_setup.FAILED}, before: {_spread(cell)}" if cell.get("rounds") else _setup.FAILED
 
 
+def why_not(row):
+    """Formats the error of a row: a side failed, or the row is still to be measured."""
+    return row["error"] if _rows.is_unmeasured(row["error"]) else f"{_setup.FAILED}: {row['error']}"
+
+
 def _table5(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], "", row["error"], "", *("" for _ in _targets.SHOWN), ""])
+            rows.append([row["name"], "", why_not(row), "", *("" for _ in _targets.SHOWN), ""])
             continue
         for side, cell in row["rates"].items():
             name, kind = side.rsplit(", ", 1)
             rows.append([row["name"], kind, name, _before(cell), *_compared5(row, name, kind)])
+        if row["hosts"] > 1 and not row.get("simulated"):
+            rows += [[row["name"], "all", name, "not run", *("-" for _ in _targets.SHOWN), why] for name, why in _setup.NOT_RUN.items()]
     return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", *(f"{mine} / this side, same kind" for mine in _targets.SHOWN.values()),
             "differs beyond dispatch, or failed"], rows
 
@@ -98,7 +117,7 @@ def _table6(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], "", "", row["error"], "", ""])
+            rows.append([row["name"], "", "", why_not(row), "", ""])
         for mine, rival, found in _targets.against(row):
             points = found.get("points", ())
             equal = _setup.FAILED if "error" in found else "not in this range" if found["parity_ms"] is None else f"{found['parity_ms']:.3f} ms"
@@ -111,20 +130,35 @@ def _table6(result):
 
 
 def _table7(result):
-    sides = ("parallel", "sequential")
-    rows = [[stages, *(_middle(row[one]["per_s_rounds"]) for one in sides), str(Spread.of(row["ratio_rounds"])), *(_middle(row[one]["call_ms_rounds"], 2) for one in sides)]
-            for stages, row in result["stages"].items()]
-    return ["stages", *(f"{one}, calls/s, median (middle half)" for one in sides), "parallel / sequential", *(f"one call alone, {one}, ms" for one in sides)], rows
+    sides = {"parallel": "parallel", "sequential": "sequential", "jax": "jax in one process"}
+    head = ["stages", *(f"{one}, calls/s, median (middle half)" for one in sides.values()), "parallel / sequential", "parallel / jax in one process",
+            *(f"one call alone, {one}, ms" for one in sides.values())]
+    cell = lambda row, key, digits: _failed_side(row) if "error" in row else _middle(row[key], digits)
+    ratio = lambda row, key: str(Spread.of(row[key])) if key in row else "-"
+    rows = [[stages, why_not(row), *[""] * (len(head) - 2)] if "error" in row else
+            [stages, *(cell(row[one], "per_s_rounds", 0) for one in sides), ratio(row, "ratio_rounds"), ratio(row, "of_jax_rounds"), *(cell(row[one], "call_ms_rounds", 2) for one in sides)]
+            for stages, row in result["rows"].items()]
+    return head, rows
+
+
+def _failed_side(row):
+    return f"{_setup.FAILED}: {row['error']}"
 
 
 def _table8(result):
-    rows, processors = [], ("clients", "agents", "controller", "worker")
+    processors, ratios = ("clients", "agents", "controller", "worker"), ("of_one_rounds", "of_device_rounds", "of_jax_rounds", "of_jax_programs_rounds")
+    head = ["devices, computation", "clients", "computations/s of all clients, median (middle half)", "/ one client", "/ what the devices can do",
+            f"/ {_setup.PLUGIN}, one program", "/ the same, as many programs as clients", "processors busy: clients", "agents", "controller", "worker"]
+    rows = [[name, "", why_not(row), *[""] * (len(head) - 3)] for name, row in result["rows"].items() if "error" in row]
     for name, found in _targets.devices8(result):
         for count, row in found.items():
-            of = [str(Spread.of(row[key])) if key in row else "" for key in ("of_one_rounds", "of_device_rounds", "of_jax_rounds")]
-            rows.append([name, _setup.PLUGIN if count == "jax" else count, _middle(row["per_s_rounds"]), *of, *(f"{row[f'{whose}_processors']:.2f}" for whose in processors)])
-    return ["devices, computation", "clients", "computations/s of all clients, median (middle half)", "/ one client", "/ what the devices can do", f"/ {_setup.PLUGIN}",
-            "processors busy: clients", "agents", "controller", "worker"], rows
+            side = count if count.isdecimal() else _targets.side8(count)
+            if "error" in row:
+                rows.append([name, side, _failed_side(row), *[""] * (len(head) - 3)])
+                continue
+            of = [str(Spread.of(row[key])) if key in row else "" for key in ratios]
+            rows.append([name, side, _middle(row["per_s_rounds"]), *of, *(_middle(row[f"{whose}_processors_rounds"], 2) for whose in processors)])
+    return head, rows
 
 
 def _percents(parts):
@@ -169,7 +203,7 @@ def _spmd_table(result):
     rows = []
     for model, row in result["rows"].items():
         if "error" in row:
-            rows.append([model, row["error"], "", "", "", ""])
+            rows.append([model, "", why_not(row), "", "", ""])
             continue
         ours = row["sides"][_setup.OURS]
         for name, cell in row["sides"].items():
@@ -185,17 +219,24 @@ def _of_first(row, first):
 
 def _against_first(what):
     def table(result):
-        first = next(iter(result["rows"].values()))
+        first = next(iter(_setup.cells(result["rows"]).values()))
         return [what.format(**result), "tokens/s, median (middle half)", "/ the first row", "losses equal the first row's"], [
             [name, _tokens(row), _of_first(row, first), _same(row, first)] for name, row in _setup.cells(result["rows"]).items()]
     return table
+
+
+def _table2(result):
+    """Has no ratios: rows have other numbers of devices."""
+    cells = _setup.cells(result["rows"])
+    first = next(iter(cells.values()))
+    return ["stages, of one device each", "tokens/s, median (middle half)", "losses equal the first row's"], [[name, _tokens(row), _same(row, first)] for name, row in cells.items()]
 
 
 def _large_table(result):
     head = ["model", "parameters", "devices", "mesh, data x model", "batch", "arguments on a device, GiB", "temporary buffers, GiB", "compile time, s"]
     rows = []
     for model, row in result["rows"].items():
-        rows.append([model, row["error"], *[""] * 6] if "error" in row else [
+        rows.append([model, why_not(row), *[""] * 6] if "error" in row else [
             model, f"{row['parameters'] / 1e9:.2f}e9", row["cores"], " x ".join(map(str, row["mesh"])), row["batch"], f"{row['state_bytes'] / 2**30:.2f}",
             f"{row['temporary_bytes'] / 2**30:.2f}", f"{row['compile_s']:.0f}"])
     return head, rows
@@ -215,14 +256,14 @@ def _failed(row):
 
 
 def _pipelines_table(result):
-    head = ["128 cores as", "microbatches", "tokens/s, median (middle half)", "step, s, median (middle half)", "its schedule, s", "schedule / step",
+    head = ["128 cores as", "microbatches", "tokens/s, median (middle half)", "step, s, median (middle half)", "its schedule, s", "schedule / step, median (middle half)",
             "idle: closed form", "idle: schedule with the stages' times", "idle: measured", "forward of a stage, mean, ms", "backward of a stage, mean, ms"]
     rows = []
     for name, row in result["rows"].items():
         if "error" in row:
             rows.append([name, "", _tokens(row), *[""] * 8])
         elif "planned_s" in row:
-            rows.append([name, row["microbatches"], _tokens(row), _step(row), f"{row['planned_s']:.3f}", f"{Spread.of([row['planned_s'] / took for took in row['step_rounds_s']]).median:.3f}",
+            rows.append([name, row["microbatches"], _tokens(row), _step(row), f"{row['planned_s']:.3f}", str(Spread.of(_targets.schedule_of_step(row))),
                          _percent(row["closed_form_idle"]), _percent(row["planned_idle"]), _percent(row.get("idle")), f"{row['forward_s'] * 1e3:.2f}",
                          f"{row['backward_s'] * 1e3:.2f}"])
         else:
@@ -238,11 +279,12 @@ def _islands_table(result):
 
 
 def targets_table(report):
-    head = ["figure", "compared", "on", "reached, median (middle half)", "wanted", "whose target", "verdict"]
-    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.claim, one.verdict] for one in _targets.targets(report)]
+    head = ["figure", "compared", "on", "reached, median (middle half)", "wanted", "whose target", "verdict in this run", "in the run before, where it was another"]
+    others, _ = _earlier.others(report)
+    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.claim, one.verdict, others.get(tuple(_earlier.key(one)), "")] for one in _targets.targets(report)]
 
 
-TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _against_first("stages"),
+TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _table2,
           "10": _against_first("{stages} stages on"), "pipelines": _pipelines_table, "12": _against_first("two hosts in"), "islands": _islands_table, "large": _large_table}
 
 
@@ -253,14 +295,19 @@ def count(report):
     jax = [one for one in found if "/ jax" in one.what or "against jax" in one.what]
     ray = [one for one in found if one.rival == _setup.RAY]
     near = [one for one in ray if one.where.startswith("1 x ")]
-    groups = {"jax": jax, "Ray on one host": near, "Ray on several hosts": [one for one in ray if one not in near],
+    groups = {"jax, by ours with a process for each task": [one for one in jax if one.mine == _setup.OURS],
+              "jax, by ours in one process": [one for one in jax if one.mine == _setup.OURS_ONE], "jax, by ours by the PJRT door": [one for one in jax if one.mine == _setup.OURS_INSIDE],
+              "Ray on one host": near, "Ray on several hosts": [one for one in ray if one not in near],
               "ourselves, simulated devices or weights": [one for one in found if one not in jax and one not in ray]}
-    same = [one for one in jax if one.number == "5" and one.kind == one.rival_kind]
+    of_jax = [one for one in jax if one.number == "5"]
+    same = [one for one in of_jax if one.kind == one.rival_kind]
     compared = {(one.number, one.what, one.where) for one in found}
     return (f"{of(_setup.MET, found)} met, {of(_setup.MISSED, found)} missed, {of('none', found)} without a verdict, {of(_setup.FAILED, found)} failed: "
             f"{len(found)} targets of {len(compared)} comparisons, as some have two. "
             f"Met, by what ours is compared with: {'; '.join(f'{name}, {of(_setup.MET, some)} of {len(some)}' for name, some in groups.items() if some)}. "
-            f"In figure 5, {of(_setup.MET, same)} of {len(same)} targets against jax with the same kind of call are met.")
+            "The sides of ours take turns with the same rivals, so they are not independent. "
+            f"In figure 5, {of(_setup.MET, same)} of {len(same)} targets against jax with the same kind of call are met; "
+            f"the other {of(_setup.MET, of_jax) - of(_setup.MET, same)} that are met against jax compare a chained call of ours with single calls of jax.")
 
 
 def missed_table(report):
@@ -270,7 +317,7 @@ def missed_table(report):
 
 def missing(report):
     """Returns [(figure, why it is incomplete)]."""
-    found = list(report["failed"].items())
+    found = [(number, why if _rows.is_unmeasured(why) else f"{_setup.FAILED}: {why}") for number, why in report["failed"].items()]
     found += [(number, f"{name}: {why}") for number, result in report["figures"].items() for name, why in _rows.missing(result).items()]
     return [(_paper.name(number), why) for number, why in found]
 
@@ -280,21 +327,23 @@ def tables(report):
     return {number: TABLES[number](result) for number, result in _rows.figures(report).items()}
 
 
+def attempts_table(report):
+    """Returns (head, rows): measurements in which a side failed, and those whose results are not on the page."""
+    rows = []
+    for one, replaced in _provenance.attempts(report):
+        what = "replaced by a later measurement" if replaced else "on this page" if one["shown"] else "it had none"
+        failed = "; ".join(f"{name}: {why}" for name, why in one["failures"].items()) or "nothing"
+        rows.append([_paper.name(one["figure"]), report["began"][one["of"]]["begun"], one["time"], failed, what])
+    return ["figure", "run begun", "measured until", "failed", "its result"], rows
+
+
 def warnings(report):
     """Returns the reasons not to rely on these figures."""
     found = []
     if report["quick"]:
         found.append("A quick run: one round with few calls, and simulated clusters may be smaller than their rows say. It shows the form of the page only.")
-    for run, figures in _provenance.runs(report):
-        if load := _provenance.busy(run["machine"]):
-            found.append(f"The machine was busy when a run began ({load}; {_names(figures)}): measure on a quiet one.")
     if why := _provenance.unfit(report):
         found.append(f"Not to be published: {why}.")
-    for key, least, words in (("stolen", STOLEN, "Other guests of the same hardware took time of this machine's processors, so times scatter"),
-                              ("others", OTHERS, "Other processes used this machine's processors meanwhile, so times scatter")):
-        shares = {_paper.name(number): max(part[key] for part in parts) for number, parts in report["runs"].items()}
-        if many := [f"{share:.0%} ({name})" for name, share in shares.items() if share > least]:
-            found.append(f"{words}: {', '.join(many)}.")
     return found
 
 
@@ -318,12 +367,15 @@ def text(report):
     parts = [*warnings(report), _lines("Measured by", *runs_table(report))]
     if (goals := targets_table(report))[1]:
         parts.append(_lines("Verdicts", *goals))
+    if (tries := attempts_table(report))[1]:
+        parts.append(_lines(ATTEMPTS, *tries))
     if (lacks := missed_table(report))[1]:
         parts.append(_lines("Missed targets, and where the time goes", *lacks))
     for number, (head, rows) in tables(report).items():
         parts.append(_lines(f"{_paper.name(number)}: {_paper.FIGURES[number]['title']}", head, rows))
         parts += [_lines(f"  where the time goes: {title}", *more) for title, *more in _where.tables(number, _rows.figures(report)[number])]
-    parts += [f"not measured: {name}: {why}" for name, why in missing(report)]
+        parts += [found] if (found := _found.said(number, report)) else []
+    parts += [f"not all there: {name}: {why}" for name, why in missing(report)]
     return "\n\n".join(parts)
 
 
@@ -346,6 +398,8 @@ def page(report, images):
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
         parts += [f"<h2>Verdicts</h2><p>{count(report)}</p>", *_paragraphs(VERDICTS), _html_table(*goals)]
+    if (tries := attempts_table(report))[1]:
+        parts.append(f"<h2>{ATTEMPTS}</h2>" + _html_table(*tries))
     if (lacks := missed_table(report))[1]:
         parts.append("<h2>Missed targets, and where the time goes</h2>" + _html_table(*lacks))
     for number, (head, rows) in tables(report).items():
@@ -358,10 +412,11 @@ def page(report, images):
                   for title, *more in _where.tables(number, _rows.figures(report)[number])]
         parts.append(f"<p><b>The paper:</b> {html.escape(about['paper'])}</p><p><b>Here:</b></p>")
         parts += _paragraphs(about["here"])
+        parts += _paragraphs(found) if (found := _found.said(number, report)) else []
         parts += [f"<p class=quiet>{html.escape(line)}</p>" for line in _when(report, number)]
     failed = "".join(f"<li>{name}: {html.escape(why)}</li>" for name, why in missing(report))
     if failed:
-        parts.append(f"<h2>Not measured</h2><ul>{failed}</ul>")
+        parts.append(f"<h2>{NOT_ALL}</h2><ul>{failed}</ul>")
     return "\n".join(parts) + "\n"
 
 
@@ -381,22 +436,25 @@ def _markdown_table(head, rows):
     return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
 
 
-def markdown(report):
-    """Returns the page for the repository (docs/paper.md): all but the pictures."""
-    parts = ["# Section 5 of the paper, on one machine",
-             f"Generated by `make paper`; its `build/paper/report.html` also has the pictures. {preface(report)}",
+def markdown(report, images=()):
+    """Returns the page for the repository (docs/paper.md). images: the figures that have a picture, in the folder paper/ beside it."""
+    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper`, and not edited. {preface(report)}",
              _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
     if (goals := targets_table(report))[1]:
         parts += ["## Verdicts", count(report), VERDICTS, _markdown_table(*goals)]
+    if (tries := attempts_table(report))[1]:
+        parts += [f"## {ATTEMPTS}", _markdown_table(*tries)]
     if (lacks := missed_table(report))[1]:
         parts += ["## Missed targets, and where the time goes", _markdown_table(*lacks)]
     for number, (head, rows) in tables(report).items():
         about = _paper.FIGURES[number]
-        parts += [f"## {_paper.name(number)}: {about['title']}", _markdown_table(head, rows)]
+        parts.append(f"## {_paper.name(number)}: {about['title']}")
+        parts += [f"![{_paper.name(number)}](paper/figure{number}.png)"] if number in images else []
+        parts.append(_markdown_table(head, rows))
         for title, *more in _where.tables(number, _rows.figures(report)[number]):
             parts += [f"Where the time goes: {title}", _markdown_table(*more)]
-        parts += [f"**The paper:** {about['paper']}", "**Here:**", about["here"], *_when(report, number)]
+        parts += [f"**The paper:** {about['paper']}", "**Here:**", about["here"], *filter(None, [_found.said(number, report)]), *_when(report, number)]
     if failed := missing(report):
-        parts += ["## Not measured", "\n".join(f"- {name}: {why}" for name, why in failed)]
+        parts += [f"## {NOT_ALL}", "\n".join(f"- {name}: {why}" for name, why in failed)]
     return "\n\n".join(parts) + "\n"

@@ -69,8 +69,8 @@ class Tensorflow:
 
 
 class Actor:
-    """The actor of one host. It keeps its part of the value, as our devices do, and has at most DEPTH computations under way. Arguments and results of its
-    methods only order the calls."""
+    """The actor of one host. It keeps its part of the value, as our devices do, and has as many calls under way as our caller, at most. A call of a chain is a
+    computation for it, so it has DEPTH * NODES of these. Arguments and results of its methods only order the calls."""
 
     def __init__(self, mode, address, count, packages):
         sys.path.append(packages)  # has jax; last, so that Ray finds its own packages first
@@ -91,14 +91,14 @@ class Actor:
             self.made[kind] = self.side.function(kind)[0]
         self.value = self.side.start
 
-    def step(self, kind, after):
+    def step(self, kind, after, depth=DEPTH):
         self.value = self.made[kind](self.value)
         self.pending.append(self.value)
-        if len(self.pending) >= DEPTH:
+        if len(self.pending) >= depth:
             self.pending.popleft().block_until_ready()
 
     def step_of_chain(self, after):
-        self.step("opbyop", after)
+        self.step("opbyop", after, DEPTH * NODES)
 
     def read(self):
         self.pending.clear()

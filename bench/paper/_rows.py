@@ -1,5 +1,9 @@
 """The rows of a figure. Each is written to a file as soon as it is measured. A figure that runs out of time or is killed keeps these rows, and a later
-run measures the others."""
+run measures the others.
+
+A row with an "error" is of one of two kinds. Either there was no time for it, and it is still to be measured; or a side failed, and that is its result, whichever
+side it was: it is not measured again by itself, and may be published.
+"""
 
 import json
 import sys
@@ -8,6 +12,7 @@ import time
 import _paper
 
 NO_TIME = "no time left for it"
+NOT_YET, NOT_ALL = "not measured", "not all rounds were measured"  # of rows that take turns, until their turns are over
 
 
 DERIVED = {"11": "8"}  # figures that are measured as part of another
@@ -16,8 +21,8 @@ DERIVED = {"11": "8"}  # figures that are measured as part of another
 def figures(report):
     """Returns {number: figure} of a report in the paper's order, DERIVED ones included."""
     found = dict(report["figures"])
-    if "shared" in found.get("8", {}):
-        found["11"] = found["8"]["shared"]
+    if "shared" in (simulated := by_name(found.get("8")).get("simulated", {})):
+        found["11"] = simulated["shared"]
     return {number: found[number] for number in _paper.FIGURES if number in found}
 
 
@@ -30,12 +35,36 @@ def by_name(figure):
 def kept(known, figure):
     """Says whether rows of `known`, the figure from an earlier run, are still in the figure."""
     now = by_name(figure)
-    return any("error" not in row and now.get(name) == row for name, row in by_name(known).items())
+    return any(not is_unmeasured(row.get("error", "")) and now.get(name) == row for name, row in by_name(known).items())
+
+
+def is_unmeasured(error):
+    """Says whether an error of a row means that it is still to be measured."""
+    return error.startswith((NO_TIME, NOT_YET, NOT_ALL))
 
 
 def missing(figure):
-    """Returns {name: error} of the rows that a figure lacks."""
-    return {name: row["error"] for name, row in by_name(figure).items() if "error" in row}
+    """Returns {name: error} of the rows that are still to be measured."""
+    return {name: row["error"] for name, row in by_name(figure).items() if is_unmeasured(row.get("error", ""))}
+
+
+def failures(figure):
+    """Returns {what: error} of the rows and of the sides of a figure that failed."""
+    found = {}
+
+    def look(what, value):
+        if isinstance(value, dict):
+            if "error" in value and not is_unmeasured(value["error"]):
+                found[", ".join(what)] = value["error"]
+            for key, one in value.items():
+                look(what if key in CONTAINERS else (*what, str(key)), one)
+
+    for name, row in by_name(figure).items():
+        look((name,), row)
+    return found
+
+
+CONTAINERS = ("rates", "sides", "simulated", "cpu", "against")  # keys that say nothing to a reader
 
 
 class Rows:
@@ -44,7 +73,7 @@ class Rows:
 
     def __init__(self, path=None, known=None, seconds=float("inf")):
         self._path, self._end = path, time.monotonic() + seconds
-        self._known = {name: row for name, row in by_name(known).items() if "error" not in row}
+        self._known = {name: row for name, row in by_name(known).items() if not is_unmeasured(row.get("error", ""))}
         self._fields, self._rows, self.as_list = {}, {}, False
 
     def left(self):

@@ -11,22 +11,29 @@ from _answers import DEPTH  # noqa: E402, F401  calls under way, of all sides
 NODES = 128  # computations of a chain
 KINDS = {"opbyop": (16384, 1), "chained": (2048, NODES), "fused": (16384, NODES)}  # the most calls in a turn, computations in a call
 LEAST, FEW = 3 * DEPTH, 4  # calls in a turn: so that filling and emptying the queue is a small part of it; see fewest
-ROUNDS = 9  # in each, all sides take one turn
+ROUNDS = 7  # in each, all sides take one turn
 EQUAL = 0.97  # throughputs with at least this ratio count as equal
 FEWEST_ROUNDS = 4  # for a verdict
 
 OURS = "pathways"
 OURS_ONE = "pathways, one process"  # by the IFRT proxy; the agent, the controller and the only worker are one process
-OURS_INSIDE = "pathways, PJRT door"  # the cluster lives in the program's process: what a program without PATHWAYS_ADDRESS gets
+OURS_INSIDE = "pathways, PJRT door"  # the cluster lives in the program's process: what a program without PATHWAYS_ADDRESS gets. Here with our allocator
 PLUGIN, MULTI_PLUGIN, RAY = "jax, our plugin", "jax multi-controller, our plugin", "ray, our plugin"
 JAX, MULTI, TENSORFLOW = "jax", "jax multi-controller", "tensorflow"
 # The differences of a side beyond dispatch. A comparison with it has no verdict.
 OTHER_RUNTIME = {JAX: "its own device runtime and collectives; the C library's allocator", MULTI: "its own device runtime, and Gloo; the C library's allocator",
                  TENSORFLOW: "its own device runtime; a sum on one device; the C library's allocator"}
+NOT_RUN = {TENSORFLOW: "it has one process here; its runtime for several was not measured"}  # why a side is missing in rows of several hosts
 
 
 def has_verdict(side):
     return side not in OTHER_RUNTIME
+
+
+def comparable(mine, rival):
+    """Says whether a side of ours and a rival have a verdict: the same device runtime, and processes for the same tasks. Ray has a driver, an actor for each
+    host and daemons; ours in one or two processes is less than that."""
+    return has_verdict(rival) and (rival != RAY or mine == OURS)
 
 
 def fewest(name, kind, quick):
@@ -76,7 +83,7 @@ def ratios(mine, theirs):
     return [a / b for a, b in zip(mine["rounds"], theirs["rounds"])]
 
 
-ONE_JIT = "SPMD, one jit"  # the row of table 2 on CPU devices that has several sides
+ONE_JIT, ONE_ISLAND = "SPMD, one jit over 16 devices (mesh 4 x 4)", "one island"  # the rows of table 2 and of figure 12 on CPU devices that have several sides
 
 
 def cells(rows):

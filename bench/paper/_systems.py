@@ -4,8 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
-import re
-import signal
 import sys
 import sysconfig
 import time
@@ -16,9 +14,9 @@ import _breakdown  # noqa: E402
 import _meter  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
+from _guarded import Guarded  # noqa: E402
 from _rows import say as _say  # noqa: E402
 
-RIVAL_SECONDS = 120  # for an answer, compiling included; a side that is late is not asked for that kind again
 SIMULATED_SECONDS = 900
 CATCH_UP_SECONDS = 0.2  # after a pause, for the work of Ray's daemons that has piled up
 SCRIPT = HERE / "_side.py"
@@ -47,7 +45,7 @@ def _installed(name):
 def _elsewhere(name, hosts, devices):
     python, environment = _installed(name)
     system = name.split(",")[0]
-    return _sides.opened(_sides.Side(system, [python, HERE / "_rivals.py", system, hosts, devices], environment, patience=RIVAL_SECONDS))
+    return _sides.opened(_sides.Side(system, [python, HERE / "_rivals.py", system, hosts, devices], environment))
 
 
 def _opening(name, hosts, devices):
@@ -60,47 +58,6 @@ def _opening(name, hosts, devices):
             _setup.MULTI_PLUGIN: lambda: _sides.multicontroller("multicontroller-plugin", SCRIPT, hosts, devices, [count], env=_sides.our_allocator()),
             _setup.MULTI: lambda: _sides.multicontroller("multicontroller", SCRIPT, hosts, devices, [count])}.get(
                 name, lambda: _elsewhere(name, hosts, devices))
-
-
-class Guarded:
-    """A system that is asked only until it fails. Once a kind of computation, or a model, has failed or got stuck, that error is the answer for this kind. For
-    other kinds the system is started again."""
-
-    def __init__(self, stack, open_side):
-        self.error, self.failed, self.side = None, {}, None
-        self._open_side, self._opened = open_side, stack.enter_context(contextlib.ExitStack())
-        self._open()
-
-    def _open(self):
-        try:
-            self.side = self._opened.enter_context(self._open_side())
-        except (RuntimeError, OSError) as error:
-            self.error = self._gave_up(error)
-
-    def _gave_up(self, error):
-        print(f"paper: {error}", file=sys.stderr, flush=True)
-        self._opened.close()
-        self.side = None
-        first, *more = [line for line in str(error).splitlines() if line.strip()]
-        if killed := re.search(r"ended with status -(\d+)", first):  # its last words came before
-            return f"{first[:killed.start()]}ended by {signal.Signals(int(killed[1])).name}"
-        return f"{first} {more[-1]}" if more else first  # the last of the last words is the reason
-
-    def awake(self):
-        """Returns a context in which it answers without delay."""
-        return contextlib.nullcontext()
-
-    def ask(self, do, **arguments):
-        kind = arguments.get("kind") or arguments.get("model")
-        if self.side is None and self.error is None and kind not in self.failed:
-            self._open()
-        if self.error is not None or kind in self.failed:
-            return {"error": self.error or self.failed[kind]}
-        try:
-            return self.side.ask(do, **arguments)
-        except (RuntimeError, OSError) as error:
-            self.failed[kind] = self._gave_up(error)
-            return {"error": self.failed[kind]}
 
 
 class Paused(Guarded):
@@ -141,13 +98,13 @@ class Paused(Guarded):
 @contextlib.contextmanager
 def systems(hosts, devices, rivals):
     """Yields ({name: Guarded} of ours and of these rivals, our cluster). With one host, ours is there three times: also with a cluster in one process, and with one in the
-    program's own process."""
+    program's own process, which gets our allocator as jax does."""
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_sides.cluster(f"1x{hosts}x{devices}"))
         opens = {_setup.OURS: lambda: side("pathways", "package", cluster.address, hosts * devices)}
         if _setup.OURS_ONE in _setup.ours(hosts):
             opens[_setup.OURS_ONE] = lambda: side("pathways, one process", "own", f"1x1x{devices}", devices, {"PATHWAYS_DOOR": "ifrt"})
-            opens[_setup.OURS_INSIDE] = lambda: side("pathways, PJRT door", "own", f"1x1x{devices}", devices, {"PATHWAYS_DOOR": "pjrt"})
+            opens[_setup.OURS_INSIDE] = lambda: side("pathways, PJRT door", "own", f"1x1x{devices}", devices, {"PATHWAYS_DOOR": "pjrt", **_sides.our_allocator()})
         opens |= {name: _opening(name, hosts, devices) for name in rivals}
         yield {name: (Paused if name == _setup.RAY else Guarded)(stack, open_side) for name, open_side in opens.items()}, cluster
 

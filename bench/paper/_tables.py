@@ -98,18 +98,14 @@ def _pipelined(one, stages, quick):
     return one.ask("pipeline", model=DEEP, stages=stages, microbatches=4 * stages, batch=BATCH, steps=2 if quick else 3)
 
 
-def _in_turn(asks, quick, rows, sided=None):
-    """Measures rows in turns. asks: {name: (the side, what asks it)}. sided: {name of a row: {side: (the side, what asks it)}}, rows with several sides, of
-    which one may fail."""
-    sided = sided or {}
-    if rows.together([*asks, *sided]):
+def _in_turn(asks, quick, rows):
+    """Measures rows in turns. asks: {name of a row: (the side, what asks it)}, or for a row with several sides {side: (the side, what asks it)}."""
+    if rows.together(asks):
         return rows.figure()
-    every = asks | {(name, side): pair for name, sides in sided.items() for side, pair in sides.items()}
+    every = {(name, side): pair for name, one in asks.items() for side, pair in (one if isinstance(one, dict) else {None: one}).items()}
     found = _compare({name: lambda one=one, ask=ask: _watched(one, ask) for name, (one, ask) in every.items()}, 1 if quick else ROUNDS)
-    for name in asks:
-        rows.put(name, found[name])
-    for name, sides in sided.items():
-        rows.put(name, {"sides": {side: found[name, side] for side in sides}})
+    for name, one in asks.items():
+        rows.put(name, {"sides": {side: found[name, side] for side in one}} if isinstance(one, dict) else found[name, None])
     return rows.figure()
 
 
@@ -122,23 +118,27 @@ def table2(quick, rows):
         one = stack.enter_context(ours(f"1x1x{devices}", devices))
         jits = {_setup.OURS: one, _setup.PLUGIN: _systems.Guarded(stack, lambda: _rival(_setup.PLUGIN, 1, devices))}
         pipelines = {str(count): (one, lambda count=count: _pipelined(one, count, quick)) for count in ((4, 8) if quick else (4, 8, 16))}
-        return _in_turn(pipelines, quick, rows, {_setup.ONE_JIT: {name: (each, lambda each=each: each.ask("layers", **spmd)) for name, each in jits.items()}})
+        return _in_turn(pipelines | {_setup.ONE_JIT: {name: (each, lambda each=each: each.ask("layers", **spmd)) for name, each in jits.items()}}, quick, rows)
 
 
 def figure10(quick, rows):
-    """Measures the model of table 2 in 16 stages on one island and on four."""
+    """Measures the model of table 2 in 16 stages on four worker processes, which are one island or four."""
     stages = 8 if quick else 16
     rows.begin(stages=stages)
-    with ours(f"1x1x{stages}", stages) as one, ours(f"4x1x{stages // 4}", stages) as four:
+    with ours(f"1x4x{stages // 4}", stages) as one, ours(f"4x1x{stages // 4}", stages) as four:
         return _in_turn({"one island": (one, lambda: _pipelined(one, stages, quick)), "four islands": (four, lambda: _pipelined(four, stages, quick))}, quick, rows)
 
 
 def figure12(quick, rows):
-    """Measures one SPMD jit over two hosts of one island, and over two islands of one host each."""
+    """Measures one SPMD jit over two hosts of one island, ours and multi-controller jax's, and over two islands of one host each."""
     rows.begin()
     ask = {"model": SMALL[1], "mesh": [2, 4], "batch": 16, "steps": 3 if quick else 8}
-    with ours("1x2x4", 8) as one, ours("2x1x4", 8) as two:
-        return _in_turn({"one island": (one, lambda: one.ask("spmd", **ask)), "two islands": (two, lambda: two.ask("spmd", **ask))}, quick, rows)
+    with contextlib.ExitStack() as stack:
+        one, two = (stack.enter_context(ours(shape, 8)) for shape in ("1x2x4", "2x1x4"))
+        both = {_setup.OURS: one, _setup.MULTI_PLUGIN: _systems.Guarded(stack, lambda: _rival(_setup.MULTI_PLUGIN, 2, 4))}
+        asks = {_setup.ONE_ISLAND: {name: (each, lambda each=each: each.ask("spmd", **ask)) for name, each in both.items()},
+                "two islands": (two, lambda: two.ask("spmd", **ask))}
+        return _in_turn(asks, quick, rows)
 
 
 def large(quick, rows):

@@ -4,24 +4,25 @@ import dataclasses
 import itertools
 
 import _paper
+import _rows
 import _setup
 from _setup import Spread
 
 # The origin of a target.
 PAPER = "the paper's"
-READING = "our reading of the paper"  # the paper has another rival, model or size there
+READING = "our reading of the paper"  # the paper has another rival, model or size there, or does not compare directly
 OWN_AIM = "our own aim"
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """One target of a figure: `spread` must be at least `limit`, or at most `limit` if `at_most`. failed: why a side has no number; that is never "met".
+    """One target of a figure: `spread` must be at least `limit`, or at most `limit` if `at_most`; None: a part of the figure has no result. failed: why a side has no number; that is never "met".
     none: why the numbers allow no verdict. For a missed target, _where.py finds where the time goes. It looks at a `row` of the figure for our side `mine` with its
     `kind` of call and for the `rival`'s, or at `rows` of steps."""
 
     what: str
     where: str
-    limit: float
+    limit: float | None
     spread: Spread | None = None
     failed: str = ""
     none: str = ""
@@ -42,6 +43,8 @@ class Target:
 
     @property
     def wanted(self):
+        if self.limit is None:
+            return "-"
         return f"{'<=' if self.at_most else '>='} {self.limit:g}"
 
     @property
@@ -54,6 +57,8 @@ class Target:
 
     @property
     def verdict(self):
+        if _rows.is_unmeasured(self.failed):
+            return f"not measured: {self.failed}"
         if self.failed:
             return f"{_setup.FAILED}: {self.failed}"
         if self.none:
@@ -62,10 +67,6 @@ class Target:
 
 
 SHOWN = {_setup.OURS: "ours", _setup.OURS_ONE: "ours in one process", _setup.OURS_INSIDE: "ours by the PJRT door"}  # names of our sides
-
-
-def label(row):
-    return f"{row['hosts']} x {row['devices'] // row['hosts']}"
 
 
 def compared(row, kind, rival, rival_kind=None, mine=_setup.OURS):
@@ -77,25 +78,36 @@ def compared(row, kind, rival, rival_kind=None, mine=_setup.OURS):
     return Spread.of(_setup.ratios(*cells.values())), ""
 
 
+def no_result(row):
+    """Returns why a row is not there as a whole: it failed, or it is still to be measured; "" if it is there."""
+    return row.get("error", "") if not row.get("rounds") else ""
+
+
 def _figure5(result):
     for row in result["rows"]:
-        if "rates" not in row or row.get("simulated"):
+        if row.get("simulated") or row["name"].endswith("simulated"):
             continue
-        of_jax = _setup.PLUGIN if row["hosts"] == 1 else _setup.MULTI_PLUGIN
-        claim = PAPER if row["hosts"] > 1 else READING  # the paper's smallest row has several hosts
+        hosts = row.get("hosts") or int(row["name"].split(" x ")[0])
+        of_jax = _setup.PLUGIN if hosts == 1 else _setup.MULTI_PLUGIN
+        claim = PAPER if hosts > 1 else READING  # the paper's smallest row has several hosts
         wanted = [("opbyop", of_jax, "opbyop", 1.0, OWN_AIM), ("fused", of_jax, "fused", _setup.EQUAL, claim),
                   ("chained", of_jax, "opbyop", 1.0, claim), ("chained", of_jax, "opbyop", 3.0, OWN_AIM),
-                  *((kind, _setup.RAY, kind, 1.0, claim) for kind in _setup.KINDS)]
-        for mine, (kind, rival, rival_kind, limit, claim) in itertools.product(_setup.ours(row["hosts"]), wanted):
-            spread, failed = compared(row, kind, rival, rival_kind, mine)
-            yield Target(f"{SHOWN[mine]}, {kind} / {rival}, {rival_kind}", label(row), limit, spread, failed, claim=claim, row=row["name"], mine=mine, kind=kind, rival=rival,
-                         rival_kind=rival_kind)
+                  *((kind, _setup.RAY, kind, 1.0, READING) for kind in _setup.KINDS)]  # the paper itself says that this does not compare directly
+        for mine, (kind, rival, rival_kind, limit, claim) in itertools.product(_setup.ours(hosts), wanted):
+            if _setup.comparable(mine, rival):
+                spread, failed = (None, no_result(row)) if "rates" not in row else compared(row, kind, rival, rival_kind, mine)
+                yield Target(f"{SHOWN[mine]}, {kind} / {rival}, {rival_kind}", row["name"], limit, spread, failed, claim=claim, row=row["name"], mine=mine, kind=kind, rival=rival,
+                             rival_kind=rival_kind)
+
+
+NEVER_IDLE = "devices that are never idle"
 
 
 def _figure6(result):
     for row in result["rows"]:
-        limit = _paper.PARITY_MS.get(label(row)) if "against" in row else None
-        for rival, found in row["against"].items() if limit else ():
+        limit = _paper.PARITY_MS.get(row["name"].removesuffix(", simulated"))
+        rivals = row.get("against") or {NEVER_IDLE if row["name"].endswith("simulated") else _setup.MULTI_PLUGIN: {"error": row.get("error", "")}}
+        for rival, found in rivals.items() if limit else ():
             if rival in _setup.OTHER_RUNTIME:
                 continue
             yield Target(f"equal from, ms of device time, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), all_longer(found, limit), at_most=True,
@@ -113,10 +125,9 @@ def against(row):
 
 
 def all_longer(found, limit):
-    """Returns why a parity above the limit is not a miss, or "". Throughputs may be equal from the shortest computation on. If that is longer than the
-    limit, shorter ones were not measured."""
+    """Returns why a parity above the limit is not a miss, or "": no computation as short as the limit was measured."""
     shortest = min((point["ms"] for point in found.get("points", ())), default=0)
-    return f"the shortest computation that was measured takes {shortest:.3g} ms" if found.get("parity_ms") == shortest > limit else ""
+    return f"the shortest computation that was measured takes {shortest:.3g} ms" if shortest > limit else ""
 
 
 def between(found):
@@ -135,26 +146,44 @@ def parity_spread(found):
 
 
 def _figure7(result):
-    for stages, row in result["stages"].items():
+    for stages, row in result["rows"].items():
         if int(stages) >= 4:
-            yield Target("calls/s, parallel / sequential", f"{stages} stages", 1.0, Spread.of(row["ratio_rounds"]), row=stages)
+            failed = no_result(row) or "; ".join(f"{one}: {row[one]['error']}" for one in ("parallel", "sequential") if "error" in row[one])
+            yield Target("calls/s, parallel / sequential", f"{stages} stages", 1.0, None if failed else Spread.of(row["ratio_rounds"]), failed, row=stages)
 
 
 def _figure8(result):
+    for name, row in result["rows"].items():
+        if why := no_result(row):
+            yield Target("several clients together", name, None, failed=why)
     for device, found in devices8(result):
-        most = max((name for name in found if name != "jax"), key=int)
-        against = [("of_device_rounds", "what the devices can do"), ("of_jax_rounds", _setup.PLUGIN), ("of_one_rounds", "one client")]
-        for key, words in against:
-            if key in found[most]:
-                yield Target(f"{most} clients together / {words}", device, _setup.EQUAL, Spread.of(found[most][key]), claim=PAPER if key == "of_jax_rounds" else READING,
-                             row=device)
+        clients = [name for name in found if name.isdecimal()]
+        most = max(clients, key=int)
+        against = {"what the devices can do": "of_device_rounds", "one client": "of_one_rounds"} | {side8(name): ratio8(name) for name in found if not name.isdecimal()}
+        for words, key in against.items():
+            failed = next((row["error"] for name, row in found.items() if side8(name) == words and "error" in row), "")
+            if key in found[most] or failed:
+                yield Target(f"{most} clients together / {words}", device, _setup.EQUAL, None if failed else Spread.of(found[most][key]), failed, claim=READING, row=device)
+
+
+def ratio8(name):
+    """Returns the key of the ratios to a row of jax in figure 8: with one program, or with as many as there are clients."""
+    return "of_jax_rounds" if name == "jax" else "of_jax_programs_rounds"
+
+
+def side8(name):
+    """Returns the name of a row of figure 8 for readers."""
+    if name.isdecimal():
+        return f"{name} client" + "s" * (name != "1")
+    return f"{_setup.PLUGIN}, {name.partition(', ')[2] or 'one program'}"
 
 
 def devices8(result):
     """Yields (name, {clients: figures}) for each kind of device and length of computation."""
-    for us, found in result.get("simulated", {}).items():
+    parts = {key: found for row in result["rows"].values() for key, found in row.items()}
+    for us, found in parts.get("simulated", {}).items():
         yield f"simulated, {int(us) / 1e3:g} ms", found
-    for loops, found in result.get("cpu", {}).items():
+    for loops, found in parts.get("cpu", {}).items():
         yield f"CPU, {loops} loops", found
 
 
@@ -165,6 +194,8 @@ def _figure9(result):
 
 def _table1(result):
     for name, row in result["rows"].items():
+        if why := no_result(row):
+            yield Target(f"tokens/s, ours / {_setup.PLUGIN if name.endswith('one host') else _setup.MULTI_PLUGIN}", name, _setup.EQUAL, failed=why, claim=READING)
         for rival, cell in row.get("sides", {}).items():
             mine = row["sides"][_setup.OURS]
             if rival == _setup.OURS or not _setup.has_verdict(rival):
@@ -174,36 +205,44 @@ def _table1(result):
             yield Target(f"tokens/s, ours / {rival}", name, _setup.EQUAL, spread, failed, claim=READING, rows=(name,))  # the paper's models are T5's
 
 
-def _against_first(number):
-    """Returns the function for a figure whose rows are compared with its first one, ours with ours."""
-    def found(result):
-        first = next(iter(result["rows"]))
-        for name, ratio in _paper.RATIOS[number].items():
-            if name in result["rows"]:
-                yield from _steps(result["rows"], name, first, _setup.EQUAL if ratio == 1 else round(ratio, 3), claim=READING, where="CPU devices")
-    return found
-
-
 def _table2(result):
-    yield from _against_first("table2")(result)
-    cells = _setup.cells(result["rows"])
+    """Compares the SPMD jits only. Rows of pipelines have other numbers of devices."""
     mine, jax = (f"{_setup.ONE_JIT}, {side}" for side in (_setup.OURS, _setup.PLUGIN))
-    yield from _steps(cells, mine, jax, _setup.EQUAL, READING, "CPU devices", f"SPMD, ours / {_setup.PLUGIN}")
-    yield from _steps(cells, "4", mine, round(_paper.STAGES_TO_SPMD, 3), READING, "CPU devices", "4 / SPMD, ours")
+    yield from _steps(_setup.cells(result["rows"]), mine, jax, _setup.EQUAL, READING, "CPU devices", f"SPMD, ours / {_setup.PLUGIN}")
+
+
+def _figure10(result):
+    yield from _steps(result["rows"], "four islands", "one island", _setup.EQUAL, READING, "CPU devices")
+
+
+def _figure12(result):
+    mine, jax = (f"{_setup.ONE_ISLAND}, {side}" for side in (_setup.OURS, _setup.MULTI_PLUGIN))
+    cells = _setup.cells(result["rows"])
+    yield from _steps(cells, "two islands", mine, _paper.ISLANDS_RATIO, READING, "CPU devices", "two islands / one island, ours")
+    yield from _steps(cells, mine, jax, _setup.EQUAL, READING, "CPU devices", f"one island, ours / {_setup.MULTI_PLUGIN}")
+
+
+SPMD_ROW = "SPMD"  # the row of the simulated table 2 that has no schedule
 
 
 def _pipelines(result):
     for name, row in result["rows"].items():
-        if "planned_s" in row and "error" not in row:
-            spread = Spread.of([row["planned_s"] / took for took in row["step_rounds_s"]])
-            yield Target(f"schedule / step, {name}", "simulated devices", 0.95, spread, claim=OWN_AIM, rows=(name,))
+        if name != SPMD_ROW and ("planned_s" in row or "error" in row):
+            failed = row.get("error", "")
+            spread = None if failed else Spread.of(schedule_of_step(row))
+            yield Target(f"schedule / step, {name}", "simulated devices", 0.95, spread, failed, claim=OWN_AIM, rows=(name,))
     rows = result["rows"]
     yield from _steps(rows, "4 stages, gpipe", "SPMD", round(_paper.STAGES_TO_SPMD, 3))
     yield from _steps(rows, "16 stages, gpipe", "4 stages, gpipe", round(_paper.STAGES_16_TO_4, 3))
     yield from _steps(rows, "16 stages, gpipe, on four islands", "16 stages, gpipe", _setup.EQUAL)
 
 
-def _steps(rows, name, base, limit, claim=PAPER, where="simulated devices", shown=""):
+def schedule_of_step(row):
+    """Returns the planned time of a step / its time, for each round."""
+    return [row["planned_s"] / took for took in row["step_rounds_s"]]
+
+
+def _steps(rows, name, base, limit, claim=READING, where="simulated devices", shown=""):
     both = [rows.get(one, {}) for one in (name, base)]
     failed = "; ".join(f"{one}: {row['error']}" for one, row in zip((name, base), both) if "error" in row)
     if failed or all("rounds" in row for row in both):
@@ -217,10 +256,15 @@ def _islands(result):
 
 
 FIGURES = {"5": _figure5, "6": _figure6, "7": _figure7, "8": _figure8, "9": _figure9, "table1": _table1, "table2": _table2,
-           "pipelines": _pipelines, "10": _against_first("10"), "12": _against_first("12"), "islands": _islands}
+           "pipelines": _pipelines, "10": _figure10, "12": _figure12, "islands": _islands}
 
 
 def targets(report):
-    """Returns the targets of all measured figures."""
-    return [dataclasses.replace(target, number=number) for number, figure in FIGURES.items() if number in report["figures"]
-            for target in figure(report["figures"][number])]
+    """Returns the targets of all measured figures. What a figure lacks because it ended early has failed, too."""
+    found = []
+    for number, figure in FIGURES.items():
+        some = list(figure(report["figures"][number])) if number in report["figures"] else []
+        if why := report.get("failed", {}).get(number):
+            some.append(Target("the rest of the figure" if number in report["figures"] else "all of the figure", "-", None, failed=why))
+        found += [dataclasses.replace(target, number=number) for target in some]
+    return found

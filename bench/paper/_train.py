@@ -2,7 +2,7 @@
 standard input; results are JSON lines on standard output.
 
     spmd       one jit over a mesh of all devices; examples are spread over "data"; heads, hidden units and words over "model"
-    pipeline   pw.pipeline, a device for each stage
+    pipeline   pw.pipeline with the schedule of GPipe, a device for each stage
     layers     the model of `pipeline`, with the same parameters and batches, as one jit over a mesh of all devices
     lower      compiles a large model for its shapes on simulated hosts and runs one step, whose results are zeros
 """
@@ -123,7 +123,8 @@ class Side:
         c, functions, params, batches = self._layers(model, batch, steps)
         if (model, stages, microbatches) not in self.made:
             devices = [self.jax.devices()[i * self.count // stages] for i in range(stages)]
-            self.made[model, stages, microbatches] = pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=devices, microbatches=microbatches)
+            self.made[model, stages, microbatches] = pw.pipeline(functions, loss=t.cross_entropy, optimizer=optax.adam(1e-3), stages=devices, microbatches=microbatches,
+                                                                      schedule="gpipe")  # as the paper's
         pipeline = self.made[model, stages, microbatches]
         found = _timed(pipeline.step, pipeline.init(params, *batches[0]), batches, batch * c.length)
         return {**found, "bubble": pipeline.bubble()}

@@ -77,7 +77,7 @@ def _pipelines(result):
         parts = list(next(iter(rows.values()))["spent_s"])
         yield "one recorded step, mean over one device of each place, ms", ["row", *map(_shown, parts)], [
             [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts)] for name, row in rows.items()]
-        yield from _processors(rows)
+    yield from _processors(result["rows"])
 
 
 def _islands(result):
@@ -86,7 +86,7 @@ def _islands(result):
         parts = list(next(iter(rows.values()))["spent_s"])
         yield "one recorded step, mean over the devices, ms; and what a device sends to the other island, by its shapes", ["row", *map(_shown, parts), "sent, MB"], [
             [name, *(f"{row['spent_s'][part] * 1e3:,.1f}" for part in parts), f"{row.get('sent_bytes', 0) / 1e6:,.1f}"] for name, row in rows.items()]
-        yield from _processors(rows)
+    yield from _processors(result["rows"])
 
 
 TABLES = {"5": _rows_of_calls("the turns of the table above"), "6": _rows_of_calls("turns of their own"), "pipelines": _pipelines, "islands": _islands}
@@ -128,7 +128,7 @@ def _missed_calls(target, result):
             continue
         entries = {(entry["who"], entry["kind"]): entry for entry in _entries(row)}
         mine, theirs = entries.get((target.mine, target.kind)), entries.get((target.rival, target.rival_kind))
-        least = next((entry for (who, _), entry in entries.items() if "discards" in who), None)
+        least = next((entry for (who, _), entry in entries.items() if "discards" in who and target.mine != _setup.OURS_INSIDE), None)  # that door has no proxy
         if mine:
             alone = f"; a call, {_shown(least['who'])}: {_us(least['wall_us'])} us a call, and nothing is computed" if least else ""
             return _of_call(mine, theirs) + alone
@@ -144,6 +144,9 @@ def _missed_steps(target, result):
             said.append(f"{name}: a recorded step of {row.get('traced_step_s', row['step_s']):.3f} s, {_shares(row['spent_s'], sum(row['spent_s'].values()))}")
             if used := row.get("processors_s"):
                 said[-1] += f"; processor time {sum(used.values()):.3f} s: {_shares(used, sum(used.values()))}"
+        elif used := row.get("processors_s"):
+            said.append(f"{name}: no step of it was recorded, so whether the devices or the control path limit it is not known; "
+                        f"processor time {sum(used.values()):.3f} s: {_shares(used, sum(used.values()))}")
     return " | ".join(said) or UNKNOWN
 
 
@@ -151,14 +154,16 @@ def _missed_clients(target, result):
     """Explains a missed target of several clients: the rate and the busy processors, by number of clients."""
     said = []
     for count, row in dict(_targets.devices8(result))[target.row].items():
-        used = {key.removesuffix("_processors"): value for key, value in row.items() if key.endswith("_processors")}
-        side = _setup.PLUGIN if count == "jax" else f"{count} client" + "s" * (count != "1")
+        used, side = {key.removesuffix("_processors"): value for key, value in row.items() if key.endswith("_processors")}, _targets.side8(count)
+        if "error" in row:
+            said.append(f"{side}: {_setup.FAILED}")
+            continue
         said.append(f"{side}: {row['per_s']:,.0f}/s, processors busy {sum(used.values()):.2f}: {_shares(used, max(sum(used.values()), 1e-9))}")
     return " | ".join(said)
 
 
 def _missed_stages(target, result):
-    row = result["stages"][target.row]
+    row = result["rows"][target.row]
     return f"a call that is alone takes {row['parallel']['call_ms']:.2f} ms in parallel, {row['sequential']['call_ms']:.2f} ms in sequence; the reason is not known"
 
 

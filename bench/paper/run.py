@@ -1,30 +1,35 @@
 """Measures section 5 of the paper as far as one machine can, and renders the results beside the paper's claims. report.html is the page with the pictures,
-paper.md the page for the repository. Also writes report.json, report.txt and figureN.png. `pathways bench paper` runs this program.
+paper.md the page for the repository. Also writes report.json, report.txt and paper/figureN.png. `pathways bench paper` runs this program.
 
     run.py --out build/paper            everything
     run.py --minutes 30                 everything, in 30 minutes; leaves out what does not fit, and says so
     run.py --quick                      one round with few calls, some minutes; shows the form only
     run.py --figures 5 table1           only these; the results of the others stay in the report
-    run.py --resume                     only what the last run left out or failed at; its rows stay
+    run.py --resume                     only what the last run left out, and figures that ended early; its rows stay, also those of sides that failed
     run.py --render                     no measuring: renders report.json again
-    run.py --publish                    also copies paper.md into docs/, also with --render, if the report is complete, not quick, and of one commit
+    run.py --publish                    also copies the page and its pictures into docs/, also with --render, if the report is complete, not quick, of one commit
+                                        and its build, and nothing else used the machine. First waits for a quiet machine
 
 A process of its own measures each figure, with a time limit; nothing that it started outlives it. A figure that fails or gets stuck keeps its rows and does
-not affect the others. report.json is written after each figure, and says which run (commit, command, machine, date) measured it.
+not affect the others. report.json is written after each figure, and says which run (commit, command, machine, date) measured it. It keeps all attempts, also
+those that failed. A full run keeps the report before it as previous-report.json, and its page says where the two runs have other verdicts.
 """
 
 import argparse
 import contextlib
 import ctypes
+import hashlib
 import importlib.metadata
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import _code
 import _paper
 import _provenance
 import _rows
@@ -34,12 +39,13 @@ sys.path.insert(0, str(HERE.parent))
 import _sides  # noqa: E402
 
 ROOT = HERE.parents[1]
-PAGE = "docs/paper.md"
 NUMBERS = tuple(number for number in _paper.FIGURES if number not in _rows.DERIVED)
 LIMIT_SECONDS = 2400  # for one figure
+LATE = "not done within"
 FAREWELL_SECONDS = 20  # for a figure to write its result once its time is over
 # The approximate seconds of each figure on two cores. The minutes of a run are divided in this proportion.
-SECONDS = {"5": 760, "6": 480, "7": 110, "8": 230, "9": 90, "table1": 530, "large": 40, "table2": 230, "pipelines": 1040, "10": 120, "12": 50, "islands": 160}
+SECONDS = {"5": 620, "6": 540, "7": 155, "8": 290, "9": 90, "table1": 530, "large": 40, "table2": 230, "pipelines": 1040, "10": 120, "12": 75, "islands": 160}
+QUIET_SECONDS = 600  # the longest wait for a quiet machine
 
 
 def measure_one(number, quick, rows):
@@ -65,7 +71,7 @@ def in_own_process(number, quick, path, limit, known=None):
     try:
         status = process.wait(limit + FAREWELL_SECONDS)
     except subprocess.TimeoutExpired:
-        why = f"not done within {limit:.0f} s"
+        why = f"{LATE} {limit:.0f} s"
     finally:
         # Its clients are in this session. Its clusters are in sessions of their own, and end with it.
         with contextlib.suppress(ProcessLookupError):
@@ -136,36 +142,46 @@ def versions():
     return found | {"ray": ray[0] if ray else "unknown"}
 
 
-def commit():
-    """Returns the commit of the sources, marked if they have changes other than the page itself; "unknown" without git."""
-    git = lambda *words: subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
-    name = git("rev-parse", "--short=12", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", f":!{PAGE}")
-    return name + _provenance.DIRTY * bool(changed) if name else _provenance.UNKNOWN
-
-
 def now():
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
 
 
 def begin(args):
     """Returns (the report so far: empty, or that of an earlier run of the same kind; this run's place among its runs)."""
-    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": []}
+    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": [], "attempts": [], "before": None}
     path = args.out / "report.json"
-    if (args.resume or args.figures) and path.exists():
-        earlier = json.loads(path.read_text())
-        if earlier.get("quick") == args.quick and "began" in earlier:
-            report |= {key: earlier[key] for key in ("figures", "failed", "runs", "began")}
-    run = {"begun": now(), "machine": machine(), "commit": commit(), "command": " ".join(["bench/paper/run.py", *sys.argv[1:]])}
+    earlier = json.loads(path.read_text()) if path.exists() else {}
+    same = earlier.get("quick") == args.quick and "attempts" in earlier
+    if (args.resume or args.figures) and same:
+        report |= {key: earlier[key] for key in report if key != "quick"}
+    elif not args.quick:
+        if same:
+            path.rename(args.out / PREVIOUS)
+        report["before"] = before(args.out)
+    run = {"begun": now(), "machine": machine(), "commit": _code.commit(ROOT), "command": " ".join(["bench/paper/run.py", *sys.argv[1:]])}
     return report, _provenance.begin(report, run)
 
 
+PREVIOUS = "previous-report.json"
+
+
+def before(out):
+    """Returns the record of the full run before this one: of its report, or beside the published page, whichever is later; None if there is neither."""
+    import _earlier
+
+    found = [_earlier.record(json.loads((out / PREVIOUS).read_text()))] if (out / PREVIOUS).exists() else []
+    published = ROOT / _code.RECORD
+    found += [json.loads(published.read_text())] if published.exists() else []
+    return max(found, key=lambda one: one["begun"], default=None)
+
+
 def unfinished(report, number):
-    """Returns why a figure is incomplete, or None."""
-    if number in report["failed"]:
-        return report["failed"][number]
+    """Returns what of a figure is still to be measured, or None. Sides that failed have been measured."""
+    failed = report["failed"].get(number)
+    if failed and _rows.is_unmeasured(failed):
+        return failed
     if number not in report["figures"]:
-        return "not measured yet"
+        return None if failed else "not measured yet"
     return "; ".join(f"{name}: {why}" for name, why in _rows.missing(report["figures"][number]).items()) or None
 
 
@@ -207,9 +223,10 @@ class Outsiders:
 
 def measure(args):
     report, run = begin(args)
+    code = _code.identity(ROOT)
     if mixed := {one["commit"] for one, _ in _provenance.runs(report)} - {report["began"][run]["commit"]}:
         say(f"what earlier runs measured is of another commit ({', '.join(sorted(mixed))}): the page will say so, and may not be published")
-    wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number)]
+    wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number) or number in report["failed"]]
     start = time.monotonic()
     for place, number in enumerate(wanted):
         begun, outsiders = time.monotonic(), Outsiders()
@@ -217,14 +234,11 @@ def measure(args):
         say(progress(wanted, place, begun - start, limit, args.quick))
         known = report["figures"].get(number) if args.resume else None
         figure, why = in_own_process(number, args.quick, args.out / f"figure{number}.json", limit, known)
-        took = time.monotonic() - begun
-        if figure is not None and figure != known:
-            report["figures"][number] = figure
-            part = {"of": run, "time": now(), "seconds": round(took, 1), **outsiders.shares()}
-            _provenance.measured(report, number, part, kept=_rows.kept(known, figure))
-        report["failed"].pop(number, None)
-        if why is not None:  # the other figures are still useful
-            report["failed"][number] = why
+        took, shares, code, then = time.monotonic() - begun, outsiders.shares(), _code.identity(ROOT), code
+        if why and limit < LIMIT_SECONDS and why.startswith(LATE):
+            why = f"{_rows.NO_TIME}: {why}"
+        part = {"of": run, "time": now(), "seconds": round(took, 1), **shares, "code": then, "changed": _code.changed(then, code)}
+        note(report, number, known, figure, why, part)
         say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
         temporary = args.out / "report.json.new"
@@ -233,8 +247,29 @@ def measure(args):
     return report
 
 
+def note(report, number, known, figure, why, part):
+    """Puts a measurement of a figure into the report. known: the figure from an earlier run; why: it is incomplete, or None; part: see _provenance."""
+    new = figure is not None and figure != known
+    failures = {what: one for what, one in _rows.failures(figure).items() if what not in _rows.failures(known)} if new else {}
+    if why and not _rows.is_unmeasured(why):
+        failures["the rest" if figure else "all"] = why
+    if new:
+        report["figures"][number] = figure
+        _provenance.measured(report, number, part, kept=_rows.kept(known, figure))
+    if new or failures:
+        _provenance.attempted(report, number, part["of"], part["time"], failures, shown=new)
+    report["failed"].pop(number, None)
+    if why is not None:  # the other figures are still useful
+        report["failed"][number] = why
+
+
 def say_what_is_missing(report, asked):
-    """Prints what is missing of the figures in `asked` and how to measure it; returns whether anything is."""
+    """Prints what failed, what is missing of the figures in `asked` and how to measure it; returns whether anything is missing."""
+    for number in asked:
+        for what, why in _rows.failures(report["figures"].get(number)).items():
+            print(f"paper: {_paper.name(number)}, {what}: FAILED: {why}")
+        if (why := report["failed"].get(number)) and not _rows.is_unmeasured(why):
+            print(f"paper: {_paper.name(number)}: FAILED: {why}")
     left = {number: why for number in asked if (why := unfinished(report, number))}
     for number, why in left.items():
         print(f"paper: {_paper.name(number)} is not all there: {why}")
@@ -244,15 +279,41 @@ def say_what_is_missing(report, asked):
     return bool(left)
 
 
+def unpublishable(report):
+    """Returns why the page must not be in docs/, or None."""
+    if report["quick"]:
+        return "a quick run is good for its form only"
+    if left := [number for number in NUMBERS if unfinished(report, number)]:
+        return "not all is measured: " + " ".join(left)
+    words = _provenance.nameless(_code.commit(ROOT))
+    return _provenance.unfit(report) or (words and f"its words are in no commit ({words})")
+
+
 def publish(out, report):
-    """Copies the page into docs/; returns 1 and prints the reason if it may not be there."""
-    left = [number for number in NUMBERS if unfinished(report, number)]
-    why = "a quick run is good for its form only" if report["quick"] else "not all is measured: " + " ".join(left) if left else _provenance.unfit(report)
-    if why:
-        print(f"paper: {PAGE} stays as it is: {why}")
+    """Copies the page and its pictures into docs/, and writes the record of its verdicts beside it; returns 1 and prints the reason if it may not be there."""
+    import _earlier
+
+    if why := unpublishable(report):
+        print(f"paper: {_code.PAGE} stays as it is: {why}")
         return 1
-    (ROOT / PAGE).write_text((out / "paper.md").read_text())
+    page, pictures = (out / "paper.md").read_text(), ROOT / _code.PICTURES
+    shutil.rmtree(pictures, ignore_errors=True)
+    shutil.copytree(out / "paper", pictures)
+    (ROOT / _code.PAGE).write_text(page)
+    (ROOT / _code.RECORD).write_text(json.dumps({"page": digest_of(page), **_earlier.record(report)}, indent=1) + "\n")
     return 0
+
+
+def digest_of(page):
+    return hashlib.sha256(page.encode()).hexdigest()
+
+
+def edited(root):
+    """Returns why docs/paper.md is not as it was published, or None. A page is never edited by hand: its words would not be of the commit that it names."""
+    record = root / _code.RECORD
+    if not record.exists():  # the page is older than records
+        return None
+    return None if json.loads(record.read_text())["page"] == digest_of((root / _code.PAGE).read_text()) else f"{_code.PAGE} is not what run.py --publish wrote"
 
 
 def cannot_begin(machine):
@@ -261,17 +322,31 @@ def cannot_begin(machine):
     return load and f"the machine is busy ({load}): wait until it is quiet, or measure without --publish"
 
 
+def wait_until_quiet(seconds=QUIET_SECONDS, pause=10, sleep=time.sleep):
+    """Waits until the machine is quiet, for example after a build; returns why it is not after that many seconds, or None."""
+    for left in range(int(seconds), -1, -pause):
+        if not (why := cannot_begin(machine())):
+            return None
+        if left >= pause:
+            say(f"{why}; waiting")
+            sleep(pause)
+    return why
+
+
 def render(out, report):
     import _plots
     import _render
 
-    report["words"] = commit()
+    report["words"] = _code.commit(ROOT)
     images = _plots.plots(report)
+    pictures = out / "paper"
+    shutil.rmtree(pictures, ignore_errors=True)
+    pictures.mkdir()
     for number, image in images.items():
-        (out / f"figure{number}.png").write_bytes(image)
+        (pictures / f"figure{number}.png").write_bytes(image)
     (out / "report.txt").write_text(_render.text(report) + "\n")
     (out / "report.html").write_text(_render.page(report, images))
-    (out / "paper.md").write_text(_render.markdown(report))
+    (out / "paper.md").write_text(_render.markdown(report, images))
 
 
 def main():
@@ -283,7 +358,7 @@ def main():
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="S", help="for each figure (default %(default)s)")
     parser.add_argument("--minutes", type=float, metavar="M", help="for everything: each figure has its share")
     parser.add_argument("--render", action="store_true")
-    parser.add_argument("--publish", action="store_true", help="paper.md becomes docs/paper.md, if all of it is measured")
+    parser.add_argument("--publish", action="store_true", help="paper.md becomes docs/paper.md, if all of it is measured and nothing disturbed it")
     parser.add_argument("--one", choices=NUMBERS, help=argparse.SUPPRESS)
     parser.add_argument("--result", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--plot-python", metavar="PATH", default=str(ROOT / "build" / "venv-paper" / "bin" / "python"), help="one that has matplotlib")
@@ -298,7 +373,7 @@ def main():
         report = json.loads((args.out / "report.json").read_text())
         render(args.out, report)
         return publish(args.out, report) if args.publish else 0
-    if args.publish and (why := "a quick run is good for its form only" if args.quick else _provenance.nameless(commit()) or cannot_begin(machine())):
+    if args.publish and (why := "a quick run is good for its form only" if args.quick else _provenance.nameless(_code.commit(ROOT)) or wait_until_quiet()):
         parser.error(f"--publish: {why}")
     report = measure(args)
     subprocess.run([args.plot_python, __file__, "--render", "--out", args.out], check=True)

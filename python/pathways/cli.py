@@ -284,12 +284,12 @@ def parser():
 
     add("down", launchers.down, "stop the cluster that 'up' started")
 
-    bench = add("bench", bench_paper.bench, "measure on this machine what section 5 of the paper measures; from a checkout of the sources")
-    bench.add_argument("what", choices=("paper",), help="paper: the figures and tables of the paper, with its numbers beside ours, as one HTML page")
+    bench = add("bench", bench_paper.bench, "measure on this machine what section 5 of the paper measures, as far as one machine allows; from a checkout of the sources")
+    bench.add_argument("what", choices=("paper",), help="paper: the figures and tables of the paper, with its claims in words, as one HTML page")
     bench.add_argument("-o", "--out", metavar="DIR", help="folder for the report (default: build/paper of the checkout)")
     bench.add_argument("--quick", action="store_true", help="one short round: shows the form of the report, not the numbers")
     bench.add_argument("--figures", nargs="+", metavar="N", help="measure only these, such as 5 7 table1; the report keeps its other figures")
-    bench.add_argument("--resume", action="store_true", help="measure what the last run left out or failed at")
+    bench.add_argument("--resume", action="store_true", help="measure what the last run left out, and figures that ended early")
     bench.add_argument("--minutes", type=float, metavar="M", help="limit for the whole run; each figure gets its share (default: no limit)")
     bench.add_argument("--checkout", metavar="DIR", help="the sources (default: those that the current folder lies in)")
 

@@ -2,10 +2,14 @@
 
 import pathlib
 import re
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import docs_site  # noqa: E402
+
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.*?) *$", re.M)
@@ -48,3 +52,8 @@ def test_the_index_names_every_page():
     index = ROOT / "docs/README.md"
     named = {(index.parent / link).resolve() for link in links(index)}
     assert not [str(page.relative_to(ROOT)) for page in PAGES if page not in named and page != index]
+
+
+def test_the_site_keeps_pictures_and_drops_links_to_sources():
+    text = "![a picture](paper/figure5.png) [a page](ir.md) [a source](../pathways/base/ids.h) [outside](../web/logo.png)"
+    assert docs_site.for_site(text, "docs/paper.md", {"docs/ir.md"}) == "![a picture](paper/figure5.png) [a page](ir.md) a source outside"

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import time
 
@@ -28,6 +27,7 @@ import _tables  # noqa: E402
 import _targets  # noqa: E402
 import _where  # noqa: E402
 import clients  # noqa: E402
+import program_chain  # noqa: E402
 import run as paper_run  # noqa: E402
 
 
@@ -115,7 +115,18 @@ def test_a_step_of_data_parallelism_by_what_a_device_did_and_waited_for():
     assert spent == pytest.approx({"forward": 200e-6, "backward": 400e-6, "update": 11e-6, _breakdown.EXCHANGE: 43e-6, _breakdown.CONTROL: 13e-6})
     assert sum(spent.values()) == pytest.approx((many[12][0] - many[6][0]) / 1e6), "all of the step"
     assert _breakdown.replica_step(many[:6]) == {}
-    assert _breakdown.replica_steps([]) == {}
+    assert _breakdown.replica_steps([]) == {} and _breakdown.replica_runs([]) == []
+
+
+def test_a_step_over_islands_is_drawn_from_a_device_of_each():
+    events = named({(host, None): f"host{host}" for host in (2, 9, 10)} | {(host, 1): "device 0" for host in (2, 9, 10)})
+    for host in (2, 9, 10):
+        for step in range(3):
+            for at, (name, took) in enumerate((("forward", 40), ("backward", 50), ("update", 5))):
+                events.append({"cat": "run", "pid": host, "tid": 1, "ts": 100 * step + 30 * at * (at + 1) // 2 + host, "dur": took, "name": f"jit_segment0_{name}"})
+    drawn = _breakdown.replica_runs(events)
+    assert [run for run in drawn if run[0] == 0] == [[0, "forward", 0, 30], [0, "backward", 30, 50], [0, "update", 90, 5]]
+    assert {place for place, *_ in drawn} == {0, 1} and [run[2] for run in drawn if run[0] == 1] == [8, 38, 98], "of host10, which comes after host9"
 
 
 def test_calls_under_way_are_kept_and_waited_for_by_the_oldest():
@@ -187,8 +198,9 @@ def test_a_system_that_fails_at_one_kind_is_asked_for_the_others_anew(capsys):
     assert len(opened) == 3 and len(asked) == 4, "what has failed is not asked for again"
 
 
-@pytest.mark.parametrize("ms, parity, verdict", [([1.0, 3.0], 1.0, "met"), ([1.0, 3.0], 3.0, "MISSED"), ([19.0, 30.0], 30.0, "MISSED"), ([19.0, 30.0], None, "MISSED"),
-                                                 ([19.0, 30.0], 19.0, "none: the shortest computation that was measured takes 19 ms")])
+@pytest.mark.parametrize("ms, parity, verdict", [([1.0, 3.0], 1.0, "met"), ([1.0, 3.0], 3.0, "MISSED"), ([19.0, 30.0], 30.0, "none: the shortest computation that was measured takes 19 ms"),
+                                                 ([19.0, 30.0], None, "none: the shortest computation that was measured takes 19 ms"),
+                                                 ([19.0, 30.0], 19.0, "none: the shortest computation that was measured takes 19 ms"), ([1.0, 3.0], None, "MISSED")])
 def test_parity_is_missed_only_where_a_computation_says_so(ms, parity, verdict):
     found = {"points": [{"ms": each, "rounds": 5} for each in ms], "parity_ms": parity}
     report = {"figures": {"6": {"rows": [{"name": "16 x 8", "hosts": 16, "devices": 128, "against": {_setup.MULTI_PLUGIN: found}}]}}}
@@ -226,6 +238,8 @@ def test_verdicts_are_met_missed_or_none():
     assert of("ours, chained / jax, our plugin, opbyop", "1 x 8", 3.0)[1] == "MISSED" and of("ours, chained / jax, our plugin, opbyop", "1 x 8", 1.0)[1] == "met"
     assert of("ours, fused / jax, our plugin, fused", "1 x 8", 0.97) == ("-", "FAILED: jax, our plugin: stuck")
     assert of("ours, fused / ray, our plugin, fused", "1 x 8", 1.0) == ("-", "not measured")
+    assert not [one for one in found.values() if one.rival == _setup.RAY and one.mine != _setup.OURS], "Ray has more processes than these sides of ours"
+    assert {one.claim for one in found.values() if one.rival == _setup.RAY or one.number == "pipelines"} == {_targets.READING, _targets.OWN_AIM}
     assert of("equal from, ms of device time, against jax multi-controller, our plugin", "16 x 8", 2.3) == ("not in the range", "MISSED")
     assert of("equal from, ms of device time, against never idle", "512 x 4, simulated", 35.0)[1] == "met"
     assert of("schedule / step, 4 stages", "simulated devices", 0.95)[1] == "met"
@@ -247,13 +261,14 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     where += [{"who": _setup.OURS_ONE, "kind": kind, **ENTRY, "processors_us": {"client": 50.0, _breakdown.ONE_PROCESS: 150.0}} for kind in kinds]
     where += [{"who": _setup.OURS_INSIDE, "kind": kind, **ENTRY, "processors_us": {_breakdown.INSIDE: 40.0}} for kind in kinds]
     where += [{"who": _setup.PLUGIN, "kind": "opbyop", **ENTRY, "wall_us": 7.0, "processors_us": {"client": 6.0}}]
+    where += [{"who": "jax's client for Pathways, against a server that discards", "kind": "a call", "wall_us": 69.0, "processors_us": {"client": 72.0}}]
     five = [{"name": f"{hosts} x {devices}", "hosts": hosts, "devices": hosts * devices, "rates": rates, "where": where} for hosts, devices in ((1, 1), (1, 8), (2, 4))]
     late = {"points": [{"ms": 1.0, "rounds": 9}], "parity_ms": None}
     six = [{"name": name, "hosts": hosts, "devices": hosts * each, "against": {"somebody": late}, "where": where}
            for name, hosts, each in (("16 x 8", 16, 8), ("512 x 4, simulated", 512, 4))]
-    seven = {"stages": {stages: {"ratio_rounds": [0.5] * 5, "parallel": {"call_ms": 2.0}, "sequential": {"call_ms": 1.0}} for stages in ("1", "16")}}
+    seven = {"rows": {stages: {"ratio_rounds": [0.5] * 5, "parallel": {"call_ms": 2.0}, "sequential": {"call_ms": 1.0}} for stages in ("1", "16")}}
     processors = {f"{whose}_processors": 0.1 for whose in ("clients", "agents", "controller", "worker")}
-    eight = {"simulated": {"330": {"1": {"per_s": 1.0, "of_device_rounds": [0.1] * 5, "of_one_rounds": [0.1] * 5, **processors}}}}
+    eight = {"rows": {"simulated": {"simulated": {"330": {"1": {"per_s": 1.0, "of_device_rounds": [0.1] * 5, "of_one_rounds": [0.1] * 5, **processors}}}}}}
     nine = {"mixes": {"1:1": {"weights": [1, 1], "done": [1, 3], "worst_rounds": [0.5] * 5, "devices": 32}}}
     trained = {"sides": {"pathways": {**same(1.0), "processors_s": {"client": 1.0}}, _setup.PLUGIN: same(2.0)}}
     step = {"planned_s": 1.0, "spent_s": {"forward": 0.5, "waiting": 1.5}, "processors_s": {"client": 0.1, "hosts": 0.3}}
@@ -262,7 +277,8 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     alone = lambda *names: {"rows": {name: {**same(100.0 / place), "processors_s": {"client": 1.0}} for place, name in enumerate(names, 1)}}
     report = {"figures": {"5": {"rows": five}, "6": {"rows": six}, "7": seven, "8": eight, "9": nine, "table1": {"rows": {"small": trained}},
                           "table2": {"rows": {**alone("4", "8", "16")["rows"], _setup.ONE_JIT: {"sides": {_setup.OURS: {**same(150.0), "processors_s": {"client": 1.0}},
-                                                                                                          _setup.PLUGIN: same(200.0)}}}}, "10": alone("one island", "four islands"), "12": alone("one island", "two islands"),
+                                                                                                          _setup.PLUGIN: same(200.0)}}}}, "10": alone("one island", "four islands"),
+                          "12": {"rows": {_setup.ONE_ISLAND: {"sides": {_setup.OURS: {**same(150.0), "processors_s": {"client": 1.0}}, _setup.MULTI_PLUGIN: same(200.0)}}, **alone("two islands", "no islands")["rows"]}},
                           "pipelines": {"rows": steps("SPMD", "4 stages, gpipe", "16 stages, gpipe", "16 stages, gpipe, on four islands")}, "islands": {"rows": islands}}}
     targets = [one for one in _targets.targets(report) if not one.none]
     assert set(_targets.FIGURES) == {one.number for one in targets} and all(one.verdict == _setup.MISSED for one in targets)
@@ -273,19 +289,14 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     opbyop = words["ours, opbyop / jax, our plugin, opbyop", "1 x 8"]
     assert "181 us of processor time: client 66 %, controller 33 %" in opbyop and "jax, our plugin: a call every 7.0 us" in opbyop
     assert "client 25 %" in words["ours in one process, opbyop / jax, our plugin, opbyop", "1 x 8"]
-    assert "client with the cluster in it 100 %" in words["ours by the PJRT door, opbyop / jax, our plugin, opbyop", "1 x 8"]
+    inside = words["ours by the PJRT door, opbyop / jax, our plugin, opbyop", "1 x 1"]
+    assert "client with the cluster in it 100 %" in inside and "to a server that discards" not in inside, "that door has no proxy client"
+    assert "to a server that discards" in words["ours in one process, opbyop / jax, our plugin, opbyop", "1 x 1"]
     assert "alone, a call of ours takes 120 us: the end noticed, and back to the controller 75 %, devices 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
     assert words["calls/s, parallel / sequential", "16 stages"] == "a call that is alone takes 2.00 ms in parallel, 1.00 ms in sequence; the reason is not known"
     assert words["tokens/s, 16 stages, gpipe / 4 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
     del five[0]["where"]
     assert any(_where.UNKNOWN in row[-1] for row in _where.missed(report)), "what was not recorded is said, too"
-
-
-@pytest.fixture
-def arguments(tmp_path):
-    import argparse
-
-    return argparse.Namespace(out=tmp_path, quick=False, figures=None, resume=False, limit=5, minutes=None)
 
 
 def test_a_figure_that_fails_costs_no_other_and_can_be_had_later(arguments, monkeypatch):
@@ -303,13 +314,16 @@ def test_a_figure_that_fails_costs_no_other_and_can_be_had_later(arguments, monk
     monkeypatch.setattr(paper_run, "in_own_process", measure)
     report = paper_run.measure(arguments)
     assert list(report["figures"]) == ["5", "7"] == list(report["runs"]) and report["failed"] == {"6": "stuck"}
+    assert not paper_run.unfinished(report, "6"), "it failed, so it has been measured"
     assert json.loads((arguments.out / "report.json").read_text()) == report
     arguments.resume = True
     report = paper_run.measure(arguments)
     assert asked == ["5", "6", "7", "6"] and list(report["figures"]) == ["5", "6", "7"] and report["failed"] == {}
+    assert [(one["figure"], one["failures"]) for one, _ in _provenance.attempts(report)] == [("6", {"all": "stuck"})], "the attempt that failed is not forgotten"
     arguments.resume, arguments.figures = False, ["7"]
     report = paper_run.measure(arguments)
     assert report["figures"]["7"]["turn"] == 5 and report["figures"]["5"]["turn"] == 1, "what is known of the others stays"
+    assert len(report["attempts"]) == 5
     arguments.quick = True
     assert list(paper_run.measure(arguments)["figures"]) == ["7"], "but not what another kind of run knows"
 
@@ -324,17 +338,18 @@ def test_rows_that_a_figure_has_are_kept_and_a_later_run_measures_the_others_alo
         rows.begin(stages=16)
         rows.row("one", lambda: {"turn": len(given)})
         rows.row("two", lambda: {"turn": len(given)}, needs=float("inf") if number == "12" and len(given) < 3 else 0)
-        return rows.figure(), "not done within 5 s" if number == "10" and len(given) < 3 else None
+        return rows.figure(), f"{paper_run.LATE} 5 s" if number == "10" and len(given) < 3 else None
 
     monkeypatch.setattr(paper_run, "in_own_process", measure)
     report = paper_run.measure(arguments)
-    assert report["failed"] == {"10": "not done within 5 s"} and report["figures"]["10"]["rows"]["two"] == {"turn": 1}, "what it had by then"
+    assert report["failed"] == {"10": f"{_rows.NO_TIME}: not done within 5 s"} and report["figures"]["10"]["rows"]["two"] == {"turn": 1}, "what it had by then"
     assert paper_run.say_what_is_missing(report, ("10", "12"))
     said = capsys.readouterr().out
-    assert "Figure 12 is not all there: two: no time left" in said and "RESUME=1" in said and 'FIGURES="10 12"' in said
+    assert "Figure 12's ratio is not all there: two: no time left" in said and "RESUME=1" in said and 'FIGURES="10 12"' in said
     arguments.resume = True
     report = paper_run.measure(arguments)
     assert [number for number, _ in given] == ["10", "12", "10", "12"] and given[3][1]["rows"]["one"] == {"turn": 2}
+    assert [one["failures"] for one in report["attempts"]] == [{}, {}, {}], "out of time is no failure"
     assert report["figures"]["12"] == {"stages": 16, "rows": {"one": {"turn": 2}, "two": {"turn": 4}}} and not paper_run.say_what_is_missing(report, ("10", "12"))
     again = paper_run.measure(arguments)
     assert {**again, "began": report["began"]} == report and _provenance.runs(again) == _provenance.runs(report), "nothing is left"
@@ -354,10 +369,18 @@ def test_rows_are_written_down_one_by_one_and_errors_cost_only_their_row(tmp_pat
     assert rows.row("b", fails) == {"error": "RuntimeError: it is stuck"}
     assert _rows.NO_TIME in rows.row("c", fails, needs=2000)["error"]
     left = json.loads(path.read_text())
-    assert _rows.missing(left).keys() == {"b", "c"} and _rows.missing({"clients": {}}) == {}
+    assert _rows.missing(left).keys() == {"c"} and _rows.missing({"clients": {}}) == {}, "what failed has been measured"
+    assert _rows.failures(left) == {"b": "RuntimeError: it is stuck"}
     again = _rows.Rows(path, left)
     again.begin(as_list=True, depth=16)
-    assert [again.row(name, lambda: {"per_s": 2})["per_s"] for name in "abc"] == [1, 2, 2]
+    assert [again.row(name, lambda: {"per_s": 2}).get("per_s") for name in "abc"] == [1, None, 2], "a failure of ours stays as one of a rival's does"
+
+
+def test_failures_of_all_sides_are_listed():
+    figure = {"rows": {"one": {"sides": {"ours": {"rounds": [1.0]}, "jax": {"error": "it aborted"}}}, "two": {"error": "no room"}, "three": {"error": f"{_rows.NO_TIME}: it needs 9 s"},
+                       "CPU": {"cpu": {"20": {"1": {"per_s": 1.0}, "jax": {"error": "stuck"}}}}, "four": {"error": f"{_rows.NOT_ALL} (after 2 rounds)"}}}
+    assert _rows.failures(figure) == {"one, jax": "it aborted", "two": "no room", "CPU, 20, jax": "stuck"}
+    assert _rows.missing(figure).keys() == {"three", "four"} and _rows.failures(None) == {} == _rows.missing(None)
 
 
 def test_the_rounds_before_a_failure_are_kept():
@@ -408,7 +431,21 @@ def test_every_second_round_has_the_turns_backwards():
 
 def test_several_clients_keep_the_rounds_of_their_rates():
     found = clients.summary([{"per_s": rate, "of_one": 1.0, "clients_processors": 0.5} for rate in (3.0, 1.0, 2.0)])
-    assert found == {"per_s": 2.0, "of_one": 1.0, "clients_processors": 0.5, "per_s_rounds": [3.0, 1.0, 2.0], "of_one_rounds": [1.0] * 3}
+    assert found == {"per_s": 2.0, "of_one": 1.0, "clients_processors": 0.5, "per_s_rounds": [3.0, 1.0, 2.0], "of_one_rounds": [1.0] * 3, "clients_processors_rounds": [0.5] * 3}
+    assert clients.summary([{"per_s": 3.0}, {"error": "stuck"}]) == {"error": "stuck (after 1 rounds)", "per_s_rounds": [3.0]}
+
+
+def test_ratios_to_a_side_that_failed_are_left_out():
+    turns = {"1": [{"per_s": 2.0}, {"per_s": 3.0}], "jax": [{"per_s": 4.0}, {"error": "stuck"}]}
+    assert clients.in_turn({name: lambda one=iter(rows): next(one) for name, rows in turns.items()}, 2)["jax"] == [{"per_s": 4.0, "of_one": 2.0}, {"error": "stuck"}]
+    clients._put_ratios(turns, "of_jax", "jax")
+    assert "of_jax" not in turns["1"][0], "one round without it, and no ratio is of all rounds"
+
+
+def test_stages_of_a_side_that_failed_keep_the_rounds_before():
+    good = {"per_s": 2.0, "call_ms": 1.0}
+    assert program_chain.rounds_of([good, good]) == {"per_s": 2.0, "call_ms": 1.0, "per_s_rounds": [2.0, 2.0], "call_ms_rounds": [1.0, 1.0]}
+    assert program_chain.rounds_of([good, {"error": "it aborted"}]) == {"error": "it aborted (after 1 rounds)", "per_s_rounds": [2.0]}
 
 
 def test_a_rival_that_fails_is_a_side_of_its_row(monkeypatch):
@@ -417,12 +454,12 @@ def test_a_rival_that_fails_is_a_side_of_its_row(monkeypatch):
     rows = _rows.Rows()
     rows.begin()
     of = lambda name: (None, lambda: answers[name])
-    figure = _tables._in_turn({"4": of("4")}, True, rows, {"jit": {"ours": of("one"), "jax": of("jax")}})
+    figure = _tables._in_turn({"4": of("4"), "jit": {"ours": of("one"), "jax": of("jax")}}, True, rows)
     assert figure["rows"]["4"]["rounds"] == [9.0] and figure["rows"]["jit"]["sides"]["ours"]["rounds"] == [5.0]
     assert figure["rows"]["jit"]["sides"]["jax"] == {"error": "it aborted (after 0 rounds)", "rounds": []} and not _rows.missing(figure)
     again = _rows.Rows(known=figure)
     again.begin()
-    assert _tables._in_turn({"4": of("4")}, True, again, {"jit": {"ours": of("jax")}}) == figure, "known from an earlier run"
+    assert _tables._in_turn({"4": of("4"), "jit": {"ours": of("jax")}}, True, again) == figure, "known from an earlier run"
 
 
 def test_rows_that_targets_compare_take_turns():
@@ -442,72 +479,6 @@ def test_rows_that_take_turns_are_measured_anew_together():
     rows.begin()
     assert not rows.together(["a", "b", "c"]) and rows.row("a", lambda: {"rounds": [3.0]}) == {"rounds": [3.0]}
     assert not _rows.kept(known, rows.figure())
-
-
-@pytest.mark.parametrize("load, why", [(0.4, None), (0.6, "the machine is busy (load 0.6 on 2 cores): wait until it is quiet, or measure without --publish")])
-def test_a_run_that_is_to_be_published_begins_on_a_quiet_machine(load, why):
-    assert paper_run.cannot_begin({"load": load, "cores": 2}) == why
-
-
-def measured_by(*commits, machines=("a machine",)):
-    """Returns a report whose figures 5, 6, ... were measured by a run each, of these commits."""
-    figures = {str(5 + place): {} for place, _ in enumerate(commits)}
-    began = [{"begun": f"day {place}", "commit": commit, "command": f"run {place}", "machine": {"processor": machines[place % len(machines)], "load": place}}
-             for place, commit in enumerate(commits)]
-    return {"quick": False, "figures": figures, "failed": {}, "began": began, "runs": {number: [{"of": place}] for place, number in enumerate(figures)}}
-
-
-def test_a_report_says_which_run_each_figure_is_of():
-    report = measured_by("a", "a", "b")
-    report["figures"]["8"], report["runs"]["8"] = {}, [{"of": 0}, {"of": 2}]
-    assert [(run["commit"], run["command"], figures) for run, figures in _provenance.runs(report)] == [
-        ("a", "run 0", ["5", "8"]), ("a", "run 1", ["6"]), ("b", "run 2", ["7", "8"])]
-    _provenance.measured(report, "7", {"of": 1}, kept=False)
-    _provenance.measured(report, "8", {"of": 1}, kept=True)
-    assert [figures for _, figures in _provenance.runs(report)] == [["5", "8"], ["6", "7", "8"], ["8"]]
-    _provenance.measured(report, "8", {"of": 1}, kept=False)
-    assert [run["command"] for run, _ in _provenance.runs(report)] == ["run 0", "run 1"], "nothing is left of the last"
-
-
-@pytest.mark.parametrize("report, why", [
-    (measured_by("a", "a"), None),
-    (measured_by("a", "b"), "several commits: a, b"),
-    (measured_by("a-dirty"), "a has changes"),
-    (measured_by("unknown"), "commit is unknown"),
-    (measured_by(), "commit is unknown"),
-    (measured_by("a", "a", machines=("one", "another")), "several machines")])
-def test_only_what_can_be_measured_again_is_published(report, why, tmp_path, monkeypatch, capsys):
-    found = _provenance.unfit(report)
-    assert found == why or why in found
-    monkeypatch.setattr(paper_run, "NUMBERS", tuple(report["figures"]))
-    monkeypatch.setattr(paper_run, "ROOT", tmp_path)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "paper.md").write_text("the page")
-    published = tmp_path / "docs" / "paper.md"
-    for worse in ({"quick": True}, {"failed": {number: "stuck" for number in report["figures"]}}):
-        assert not report["figures"] or paper_run.publish(tmp_path, report | worse) == 1 and not published.exists()
-    assert paper_run.publish(tmp_path, report) == (why is not None) and published.exists() == (why is None)
-    assert why is None or why in capsys.readouterr().out
-
-
-def test_who_wants_to_publish_what_is_in_no_commit_hears_it_before_anything_is_measured(tmp_path, monkeypatch, capsys):
-    git = lambda *words: subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e", "-C", tmp_path, *words], check=True, capture_output=True)
-    monkeypatch.setattr(paper_run, "ROOT", tmp_path)
-    monkeypatch.setattr(paper_run, "measure", lambda args: pytest.fail("measured"))
-    (tmp_path / "docs").mkdir()
-    for name in ("docs/paper.md", "source"):
-        (tmp_path / name).write_text("first")
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    (tmp_path / "docs" / "paper.md").write_text("another")
-    assert _provenance.nameless(paper_run.commit()) is None, "the page itself may differ"
-    (tmp_path / "source").write_text("another")
-    for words, why in ((["--publish"], "has changes"), (["--publish", "--quick"], "form only")):
-        monkeypatch.setattr(sys, "argv", ["run.py", *words, "--out", str(tmp_path / "out"), "--plot-python", sys.executable])
-        with pytest.raises(SystemExit):
-            paper_run.main()
-        assert why in capsys.readouterr().err
 
 
 def test_progress_says_how_long_it_has_taken_and_is_expected_to(monkeypatch):
