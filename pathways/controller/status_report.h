@@ -1,4 +1,4 @@
-// The contents of `pathways status`, as JSON (docs/status.md). Pure: ClusterImpl fills it in.
+// The contents of `pathways status`, as JSON (docs/status.md). Pure: the parts of ClusterImpl fill it in.
 #pragma once
 
 #include <cstdint>

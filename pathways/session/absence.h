@@ -10,8 +10,8 @@
 //   - TCP that another machine closed (address translation, a tunnel, a proxy), which knows little of the client. The session is
 //     kept for the grace time. That machine shows by its address: the client has told us the address of its own end, and the end
 //     that we see has another one.
-// Workers' connections are judged in the same way (controller/cluster/cluster_away.cc). The grace time is --client-grace for
-// sessions, --host-grace for hosts.
+// Workers' connections are judged in the same way (controller/cluster/members/host_streams.h). The grace time is --client-grace
+// for sessions, --host-grace for hosts.
 // An agent that stops, also because its program has ended or was killed, says goodbye, which ends the session at once.
 #pragma once
 

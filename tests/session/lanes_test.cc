@@ -252,7 +252,7 @@ TEST(LanesTest, AStrangerLearnsNothing) {
   EXPECT_TRUE(t.Ready({1}).ok());
   const uint64_t session = t.session->id().v;
   const std::string address = t.hosts[0]->lane_address();
-  const std::string right = "lane key 2";  // the first is the controller's own number (ClusterImpl)
+  const std::string right = "lane key 2";  // the first is the controller's own number (HostJoiner)
   for (const auto& [number, key] : std::vector<std::pair<uint64_t, std::string>>{{session, ""},
                                                                                  {session, "lane key"},
                                                                                  {session, "lane key 1"},

@@ -1,4 +1,4 @@
-// The computations of the timeline: what the controller tells (pathways/controller/cluster/gang_report.h), kept for the last seconds, and placed in time. Pure.
+// The computations of the timeline: what the controller tells (pathways/controller/cluster/observation/gang_report.h), kept for the last seconds, and placed in time. Pure.
 //
 // The controller knows when a computation was granted, when the last of its hosts had reported its end, and for how long it kept its devices busy. Hosts
 // report several ends together. So a computation is drawn as ending at its report, or where the next one of its devices begins, if that is earlier.

@@ -233,64 +233,6 @@ TEST(ClusterTest, WhatWaitsForALostHostFails) {
   }
 }
 
-TEST(ClusterTest, ASilentHostIsLostAtTheHeartbeatLimit) {
-  TestCluster t(2, 1);
-  t.Open();
-  ASSERT_TRUE(t.Put(1, t.Single(1, {1}), "a").ok());
-  ASSERT_TRUE(t.Ready({1}).ok());
-  t.timers.Advance(absl::Seconds(30));
-  EXPECT_TRUE(t.Ready({1}).ok());
-  t.workers[1]->silent = true;
-  t.timers.Advance(absl::Seconds(8));
-  EXPECT_TRUE(t.Ready({1}).ok());
-  t.timers.Advance(absl::Seconds(4));
-  const absl::Status status = t.Ready({1});
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("nothing heard from it for 10s"));
-  EXPECT_FALSE(t.workers[0]->closed);
-}
-
-TEST(ClusterTest, AHostThatWaitsForAProcessorIsKeptLonger) {
-  bool waits = true;
-  ClusterOptions options;
-  options.watch_process = [&waits](int64_t pid) {
-    EXPECT_EQ(pid, 4242);
-    return [&waits](absl::Time) { return waits; };
-  };
-  TestCluster t(2, 1, options);
-  t.Open();
-  ASSERT_TRUE(t.Put(1, t.Single(1, {1}), "a").ok());
-  ASSERT_TRUE(t.Ready({1}).ok());
-  t.workers[1]->silent = true;
-  t.timers.Advance(absl::Seconds(50));
-  EXPECT_TRUE(t.Ready({1}).ok());
-  waits = false;
-  t.timers.Advance(absl::Seconds(4));
-  EXPECT_EQ(t.Ready({1}).code(), absl::StatusCode::kDataLoss) << "it is silent for another reason now";
-}
-
-TEST(ClusterTest, NoHostIsSilentForEver) {
-  ClusterOptions options;
-  options.watch_process = [](int64_t) { return [](absl::Time) { return true; }; };
-  TestCluster t(2, 1, options);
-  t.Open();
-  ASSERT_TRUE(t.Put(1, t.Single(1, {1}), "a").ok());
-  ASSERT_TRUE(t.Ready({1}).ok());
-  t.workers[1]->silent = true;
-  t.timers.Advance(absl::Seconds(58));
-  EXPECT_TRUE(t.Ready({1}).ok());
-  t.timers.Advance(absl::Seconds(4));
-  EXPECT_EQ(t.Ready({1}).code(), absl::StatusCode::kDataLoss);
-}
-
-TEST(ClusterTest, AControllerThatSleptBlamesNobody) {
-  TestCluster t(1, 1);
-  t.Open();
-  t.clock.now += absl::Minutes(5);
-  t.timers.Advance(absl::Seconds(3));
-  EXPECT_FALSE(t.workers[0]->closed);
-}
-
 TEST(ClusterTest, AWorkerThatTalksNonsenseIsLost) {
   for (int kind = 0; kind < 3; ++kind) {
     TestCluster t(1, 1);

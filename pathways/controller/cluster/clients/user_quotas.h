@@ -1,4 +1,4 @@
-// UserQuotas: applies the limits of users (identity/quotas.h) to their sessions. ClusterImpl owns it.
+// UserQuotas: applies the limits of users (identity/quotas.h) to their sessions. ClientSessions owns it.
 //
 // Sessions. A user who has as many sessions as the quota allows waits for one of them to end. Those who wait are in one queue, the
 // first come first, and each is told its position among its user's and the reason. A user at its limit delays no other user.

@@ -1,4 +1,4 @@
-#include "pathways/controller/cluster/gang_report.h"
+#include "pathways/controller/cluster/observation/gang_report.h"
 
 #include <algorithm>
 #include <memory>

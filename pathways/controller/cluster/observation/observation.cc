@@ -1,4 +1,4 @@
-#include "pathways/controller/cluster/observation.h"
+#include "pathways/controller/cluster/observation/observation.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "pathways/controller/cluster/session_registry.h"
+#include "pathways/controller/cluster/clients/session_registry.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "pathways/controller/cluster/trace_recording.h"
+#include "pathways/controller/cluster/observation/trace_recording.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "pathways/controller/cluster/grouped_reports.h"
+#include "pathways/controller/cluster/members/grouped_reports.h"
 
 namespace pw::controller {
 namespace {

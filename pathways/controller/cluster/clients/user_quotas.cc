@@ -1,4 +1,4 @@
-#include "pathways/controller/cluster/user_quotas.h"
+#include "pathways/controller/cluster/clients/user_quotas.h"
 
 #include <algorithm>
 #include <utility>

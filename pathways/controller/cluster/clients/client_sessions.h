@@ -1,0 +1,71 @@
+// ClientSessions: opens the sessions of clients within the quotas of their users, and keeps to these quotas while the sessions are
+// open.
+//
+// A session of a limited user begins with the share that the quota allows, and waits while the user has too many sessions
+// (user_quotas.h). Its computations are refused once the user's device time of the day is used up. Operators, who only look, may
+// open sessions at any time; clients only while the cluster can serve them.
+//
+// Invariant CQ-1: UserQuotas counts each open session of a limited user. Its computations are refused at the latest one tick after
+// the user's device time is used up.
+// Strand-confined.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pathways/base/ids.h"
+#include "pathways/controller/cluster/clients/session_registry.h"
+#include "pathways/controller/cluster/clients/user_quotas.h"
+#include "pathways/controller/cluster/context/cluster_context.h"
+#include "pathways/controller/cluster/observation/observation.h"
+#include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/session.h"
+#include "pathways/controller/status_report.h"
+
+namespace pw::controller {
+
+class ClientSessions {
+ public:
+  // The pointers must outlive this. `can_serve` returns the error that clients get while the cluster cannot serve them.
+  ClientSessions(ClusterContext context, Fabric* fabric, Observation* observation, SessionRegistry* registry,
+                 std::function<absl::Status()> can_serve);
+
+  // Opens the session when its user has room for it. `done` runs in a task of its own.
+  void Open(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done);
+  // Opens the session at once, without a look at its user's quota.
+  absl::StatusOr<std::shared_ptr<Session>> OpenNow(session::NewSession session);
+  // Opens no more.
+  void Stop() { stopped_ = true; }
+
+  void SetAway(SessionId session, bool away);
+  void OnEnded(SessionId session);
+
+  // Opens sessions that waited for a quota, and refuses the computations of users who have used up theirs. Call it once a tick, and
+  // when quotas have changed.
+  void ApplyQuotas();
+  absl::Status CheckQuota(SessionId session, const gang::ShareChange& change);
+  std::vector<session::UserUse> Use();
+
+  // `user`: only this user's clients; none: all clients.
+  void AddTo(const std::optional<std::string>& user, StatusReport* report) const;
+  bool IsOf(SessionId session, const std::string& user) const;
+
+ private:
+  // Opens a session whose user has room for it.
+  void OpenWithin(session::NewSession session, const gang::Share& share, ResultCallback<std::shared_ptr<Session>> done);
+
+  const ClusterContext context_;
+  Fabric* const fabric_;
+  Observation* const observation_;
+  SessionRegistry* const registry_;
+  const std::function<absl::Status()> can_serve_;
+  UserQuotas quotas_;
+  bool stopped_ = false;
+};
+
+}  // namespace pw::controller
