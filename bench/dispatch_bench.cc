@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "pathways/base/log.h"
 #include "pathways/base/process/flags.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/hosts/report_groups.h"
@@ -104,7 +105,7 @@ class World {
     };
     for (int i = 0; i < parameters; ++i) fill(compiled.add_parameters());
     fill(compiled.add_outputs());
-    // Executables and arrays share one sequence of numbers, so the compilation's number is found by trying.
+    // Executables share one sequence of numbers with others, so the compilation's number is found by trying.
     while (handle == 0) {
       for (HostId host : hosts_) PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
       RunTasks();
@@ -119,11 +120,14 @@ class World {
     request.executable = executable;
     request.args = std::move(args);
     request.results = {result};
+    session_->BeginRequest(++request_);
     PW_CHECK(session_->Execute(request).ok());
+    session_->EndRequest();
     fabric_.Flush();
+    const RequestName op{session_->id(), request_, OpCount(0, ReportGroups::Join(hosts_.size())), false};
     for (HostId host : hosts_) {
       v1::Event event;
-      event.mutable_done()->add_ok(2 * ++op_ + (ReportGroups::Join(hosts_.size()) ? 1 : 0));  // as OpsInFlight numbers them
+      event.mutable_done()->add_ok(*op.Number());
       event.mutable_done()->add_device_microseconds(1);
       PW_CHECK(fabric_.OnEvent(host, event, Bytes()).ok());
     }
@@ -139,7 +143,7 @@ class World {
   std::vector<HostId> hosts_;
   std::unique_ptr<SessionImpl> session_;
   uint64_t next_executable_ = 1;
-  uint64_t op_ = 0;
+  uint64_t request_ = 0;
   Handle step_ = 0;
   Handle latest_ = 1;
 };

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/reshard_plan.h"
 #include "pathways/dispatch/outbox.h"
@@ -82,7 +83,8 @@ class Lowering {
     }
   }
 
-  Command Execute(const HostStep& step) const {
+  Command Execute(const HostStep& step) {
+    spans_ = spans_ || step.launch != 0;
     std::vector<ArrayId> args(step.arrays.begin(), step.arrays.end()), results(step.made.begin(), step.made.end());
     ExecuteCall call{kNoSession, executables_[step.executable].get(), args, results, 0, step.kept, false};
     call.launch = step.launch;
@@ -101,9 +103,10 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  // The plan of all moves between the same two placements, whose commands differ only in names.
+  // The plan of all moves between the same two placements, whose commands differ only in names. Repeats of its entries grow by the steps of
+  // the transfers' names in a run.
   struct PlannedMove {
-    std::map<HostId, std::vector<Command>> commands;  // arrays: kSource and kTarget; transfers: numbered from 1 on
+    std::map<HostId, std::vector<Command>> commands;  // arrays: kSource and kTarget; transfers: the k-th from 1 on is k * kStep
     uint64_t names = 0;
   };
   static constexpr uint64_t kSource = 1, kTarget = 2;
@@ -116,7 +119,7 @@ class Lowering {
                                              [&](DeviceId device) { return topology_.FindDevice(device)->host; }));
     PlannedMove& planned = planned_[key];
     const MoveCall call{kNoSession, ArrayId(kSource), move.source_spec.get(), ArrayId(kTarget), move.target_spec.get()};
-    PlanMove(topology_, call, plan, [&] { return ++planned.names; }, [](HostId) { return OpId(); }, outbox_);
+    PlanMove(topology_, call, plan, [&] { return ++planned.names * RequestName::kStep; }, [](HostId) { return OpId(); }, outbox_);
     // The planners write to an outbox; take the commands out again.
     outbox_.Flush([&](HostId host, std::string header, std::vector<Bytes>) {
       ::pathways::v1::ToWorker batch;
@@ -128,7 +131,9 @@ class Lowering {
 
   static Command Named(Command command, const program::HostMove& move, uint64_t first_name) {
     auto array = [&](uint64_t name) { return name == kSource ? move.source : name == kTarget ? move.target : name; };
-    auto transfer = [&](uint64_t number) { return number == 0 ? 0 : Slot(SlotKind::kName, first_name + number - 1); };
+    auto transfer = [&](uint64_t number) {
+      return number == 0 ? 0 : Slot(SlotKind::kName, first_name + number / RequestName::kStep - 1);
+    };
     for (auto& send : *command.mutable_move()->mutable_sends()) {
       send.set_array(array(send.array()));
       send.set_transfer(transfer(send.transfer()));
@@ -199,6 +204,7 @@ class Lowering {
       lowered.hosts.push_back(std::move(part));
     }
     lowered.names = names_;
+    lowered.spans = spans_;
     lowered.arrays = arrays_;
     lowered.result_hosts = std::move(result_hosts_);
     for (const auto& result : steps_.results) lowered.result_makers.push_back(result.maker);
@@ -260,6 +266,7 @@ class Lowering {
   const resource::Topology& topology_;
   int node_ = 0;
   uint64_t names_;
+  bool spans_ = false;
   uint32_t arrays_ = 0;
   Outbox outbox_;
   std::map<HostId, LoweredHost> parts_;

@@ -46,6 +46,7 @@ struct LoweredHost {
 struct LoweredProgram {
   std::vector<LoweredHost> hosts;                 // ascending
   uint64_t names = 0;                             // number of name slots of a run
+  bool spans = false;                             // it has launches over several hosts
   uint32_t arrays = 0;                            // number of argument arrays of a run: one per Arg, or one per shard of it
   std::vector<std::vector<HostId>> result_hosts;  // of each result, ascending
   std::vector<int> result_makers;                 // the node that makes each result: a Compute, Transfer or Arg

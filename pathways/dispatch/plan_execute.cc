@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::dispatch {
@@ -14,7 +15,7 @@ namespace pw::dispatch {
   auto& execute = *command.mutable_execute();
   execute.set_op(op.v);
   execute.set_executable(call.executable->id.v);
-  execute.set_session(call.session.v);
+  if (SessionOfName(op.v) != call.session) execute.set_session(call.session.v);
   execute.mutable_args()->Reserve(static_cast<int>(call.args.size()));
   for (ArrayId arg : call.args) execute.add_args(arg.v);
   execute.mutable_results()->Reserve(static_cast<int>(call.results.size()));

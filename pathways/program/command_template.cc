@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 
 namespace pw::program {
 namespace {
@@ -19,7 +20,7 @@ uint64_t Fill(uint64_t name, const Binding& binding) {
     case SlotKind::kResult:
       return binding.results[index];
     case SlotKind::kName:
-      return binding.base + index;
+      return binding.base + index * RequestName::kStep;
   }
   return name;
 }
@@ -95,6 +96,7 @@ SlotCounts CountSlots(const Command& command) {
       [&](uint64_t name) {
         if (IsSlot(name, SlotKind::kArgument)) counts.args = std::max<size_t>(counts.args, SlotIndex(name) + 1);
         if (IsSlot(name, SlotKind::kResult)) counts.results = std::max<size_t>(counts.results, SlotIndex(name) + 1);
+        if (IsSlot(name, SlotKind::kName)) counts.names = std::max<size_t>(counts.names, SlotIndex(name) + 1);
         return name;
       },
       &copy);
@@ -123,6 +125,9 @@ absl::Status CheckTemplate(const Command& command, size_t args, size_t results) 
 void Bind(const Command& command, const Binding& binding, uint64_t op, Command* out) {
   MapNames(command, [&](uint64_t name) { return Fill(name, binding); }, out);
   if (command.has_execute()) SetOwner(op, binding.session, out->mutable_execute());
+  // A launch over several hosts is numbered by the order of their island, not named by a request.
+  if (const uint64_t launch = command.execute().launch(); launch != 0)
+    out->mutable_execute()->set_launch(binding.launches + SlotIndex(launch));
   if (command.has_move()) SetOwner(op, binding.session, out->mutable_move());
   if (command.has_alias()) SetOwner(op, binding.session, out->mutable_alias());
 }

@@ -4,7 +4,7 @@
 //
 // A slot is a number whose last two bits are its kind. So a template is an ordinary Command and needs no message type of its own,
 // and a slot takes few bytes on the wire. A slot stands for the k-th argument of the host's part of the program, for its k-th
-// result, or for the k-th id that the run needs inside (kName). 0 is no slot: it stands for nothing.
+// result, or for the k-th name that the run needs inside (kName). 0 is no slot: it stands for nothing.
 //
 // Pure.
 #pragma once
@@ -36,17 +36,19 @@ inline constexpr char kNodeOperator[] = "program-node";
 struct Binding {
   absl::Span<const uint64_t> args;
   absl::Span<const uint64_t> results;
-  uint64_t base = 0;  // name slot k gets base + k
+  uint64_t base = 0;      // name slot k gets the k-th name after this one (RequestName::kStep)
+  uint64_t launches = 0;  // the launch of slot k gets launches + k
   uint64_t session = 0;
 };
 
 // Checks a template; must succeed before Bind. INVALID_ARGUMENT unless a program may contain commands of this kind, and the slots
 // lie within `args` arguments and `results` results.
 absl::Status CheckTemplate(const ::pathways::v1::Command& command, size_t args, size_t results);
-// The numbers of arguments and results that a template needs: one more than its highest slots.
+// The numbers of arguments, results and names that a template needs: one more than its highest slots. Repeats of a Move may need more names.
 struct SlotCounts {
   size_t args = 0;
   size_t results = 0;
+  size_t names = 0;
 };
 SlotCounts CountSlots(const ::pathways::v1::Command& command);
 

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/program/command_template.h"
 #include "pathways/program/testing.h"
 
@@ -128,15 +129,17 @@ TEST(CommandTemplate, SlotsAreFilledAndNothingElseIsTouched) {
   execute->add_args(Slot(SlotKind::kArgument, 1));
   execute->add_args(Slot(SlotKind::kName, 2));
   execute->add_results(Slot(SlotKind::kResult, 0));
+  execute->set_launch(Slot(SlotKind::kName, 3));
   const std::vector<uint64_t> args = {100, 101}, results = {200};
   EXPECT_TRUE(CheckTemplate(command, 2, 1).ok());
   EXPECT_FALSE(CheckTemplate(command, 1, 1).ok());
   EXPECT_FALSE(CheckTemplate(command, 2, 0).ok());
   v1::Command out = command;
   for (uint64_t base : {1000, 2000}) {
-    Bind(command, {args, results, base, 7}, 9, &out);
+    Bind(command, {args, results, base, 50, 7}, 9, &out);
     EXPECT_EQ(out.execute().args(0), 101u);
-    EXPECT_EQ(out.execute().args(1), base + 2);
+    EXPECT_EQ(out.execute().args(1), base + 2 * RequestName::kStep);
+    EXPECT_EQ(out.execute().launch(), 53u);
     EXPECT_EQ(out.execute().results(0), 200u);
     EXPECT_EQ(out.execute().executable(), 5u);
     EXPECT_EQ(out.execute().session(), 7u);
@@ -152,11 +155,11 @@ TEST(CommandTemplate, AMoveKeepsItsLocalPiecesWithoutTransferNames) {
   receive->add_pieces()->set_transfer(Slot(SlotKind::kName, 1));
   const std::vector<uint64_t> args = {100};
   v1::Command out = command;
-  Bind(command, {args, {}, 1000, 7}, 9, &out);
+  Bind(command, {args, {}, 1000, 0, 7}, 9, &out);
   EXPECT_EQ(out.move().receives(0).array(), 1000u);
   EXPECT_EQ(out.move().receives(0).pieces(0).source_array(), 100u);
   EXPECT_EQ(out.move().receives(0).pieces(0).transfer(), 0u);
-  EXPECT_EQ(out.move().receives(0).pieces(1).transfer(), 1001u);
+  EXPECT_EQ(out.move().receives(0).pieces(1).transfer(), 1000 + RequestName::kStep);
   EXPECT_EQ(out.move().receives(0).pieces(1).source_array(), 0u);
 }
 

@@ -84,6 +84,13 @@ void ServedSession::Break(const Request& request, const absl::Status& status) {
 }
 
 absl::Status ServedSession::CarryOut(Request& request) {
+  session_->BeginRequest(request.number);
+  const absl::Status status = CarryOutNow(request);
+  session_->EndRequest();
+  return status;
+}
+
+absl::Status ServedSession::CarryOutNow(Request& request) {
   using Kind = SessionRequest::KindCase;
   const Kind kind = request.message.kind_case();
   if (kind == Kind::KIND_NOT_SET)

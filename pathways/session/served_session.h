@@ -95,8 +95,9 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void AwaitResumption();
   bool must_hold() const { return session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }
   void Break(const Request& request, const absl::Status& status);
-  // Returns an error if the request is malformed.
+  // Return an error if the request is malformed.
   absl::Status CarryOut(Request& request);
+  absl::Status CarryOutNow(Request& request);
   // Appends an event to the stream.
   void Tell(::pathways::v1::SessionEvent event, std::vector<Bytes> payload = {});
   // Answers request `number`: with the error, or with the value that `fill` writes (null: none).

@@ -132,6 +132,10 @@ class Session {
 
   virtual SessionId id() const = 0;
   virtual Handle NewHandle() = 0;
+  // The calls from BeginRequest to EndRequest carry out the client's request of this number (session.proto): what it makes on the hosts is
+  // named by it. Other calls are those of a client in the controller's process, which numbers nothing. REQUIRES: number > 0.
+  virtual void BeginRequest(uint64_t number) {}
+  virtual void EndRequest() {}
   // Whether the session is suspended: then no other method may be called. WhenResumed runs `resumed` once, after the session is resumed;
   // `resumed` is dropped if the session ends.
   virtual bool suspended() const { return false; }

@@ -135,14 +135,14 @@ Cost OfJitCall(int hosts, bool read = false) {
   return read ? costs.OfCallAndRead(call) : costs.OfCall(call);
 }
 
-TEST(CostsTest, OfAJitCallOnOneHost) { ExpectAtMost(OfJitCall(1), {{1, 16}, {1, 13}, {0, 0}}, "jit_1"); }
+TEST(CostsTest, OfAJitCallOnOneHost) { ExpectAtMost(OfJitCall(1), {{1, 14}, {1, 13}, {0, 0}}, "jit_1"); }
 
 // The bytes of the result travel with the news that the call has ended.
-TEST(CostsTest, OfAJitCallWhoseResultIsAlwaysRead) { ExpectAtMost(OfJitCall(1, true), {{1, 25}, {1, 40}, {0, 0}}, "jit_1_read"); }
+TEST(CostsTest, OfAJitCallWhoseResultIsAlwaysRead) { ExpectAtMost(OfJitCall(1, true), {{1, 23}, {1, 40}, {0, 0}}, "jit_1_read"); }
 
 // To each host the call; to each host that reports through another (report_groups.h) also that its completions have arrived, since no other
 // message follows.
-TEST(CostsTest, OfAJitCallOver64Hosts) { ExpectAtMost(OfJitCall(64), {{126, 1340}, {2, 1158}, {62, 992}}, "jit_64"); }
+TEST(CostsTest, OfAJitCallOver64Hosts) { ExpectAtMost(OfJitCall(64), {{126, 1212}, {2, 1158}, {62, 992}}, "jit_64"); }
 
 // x + 1, `computations` times, each time on the next host.
 std::string Chain(int64_t computations, const std::vector<int32_t>& devices) {
@@ -195,7 +195,7 @@ TEST(CostsTest, OfAProgramOf1000ComputationsOver64Hosts) {
   const Places through = costs.tenant().PlacesOf(costs.devices(), {});
   const Cost call = costs.OfCall(
       [&] { return costs.tenant().RunProgram(program, x, last, {1 + kMore, 2 + kMore, 3 + kMore, 4 + kMore}, through); });
-  ExpectAtMost(call, {{126, 1859}, {3, 1164}, {999 + 62, 27965}}, "program");  // 999 copies
+  ExpectAtMost(call, {{126, 1858}, {3, 1164}, {999 + 62, 27965}}, "program");  // 999 copies
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pathways/base/request_name.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::sim {
@@ -14,6 +15,8 @@ bool HasPlace(const v1::Command& command) {
   return command.has_execute() && command.execute().launch() != 0 && command.execute().grant() == 0;
 }
 
+SessionId SessionOf(const v1::Execute& execute) { return SessionOr(execute.session(), execute.op()); }
+
 // Swaps two sessions' launches: either order is valid by itself, but other hosts have the opposite one.
 bool WrongOrder(v1::ToWorker* message) {
   v1::Command* before = nullptr;
@@ -23,7 +26,7 @@ bool WrongOrder(v1::ToWorker* message) {
       return true;
     }
     if (!HasPlace(command)) continue;
-    if (before != nullptr && before->execute().session() != command.execute().session()) {
+    if (before != nullptr && SessionOf(before->execute()) != SessionOf(command.execute())) {
       before->Swap(&command);
       return true;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/testing/manual_world.h"
 #include "pathways/net/shared/shared_memory.h"
 #include "pathways/net/transport.h"
@@ -17,6 +18,10 @@
 namespace pw::worker {
 
 namespace v1 = pathways::v1;
+
+// Returns the name of an op for tests: one with an odd number is that of a command on many hosts.
+inline uint64_t NamedOp(uint64_t number) { return *RequestName{SessionId(1), number, number & 1, false}.Number(); }
+inline uint64_t NumberOf(uint64_t op) { return RequestName::Read(op)->request; }
 
 // Records the messages of a worker.
 class RecordingConnection : public net::Connection {

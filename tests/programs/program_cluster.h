@@ -15,6 +15,7 @@
 #include "pathways/device/simulated/testing.h"
 #include "pathways/program/program.h"
 #include "pathways/worker/controller_link.h"
+#include "tests/programs/tapped_transport.h"
 
 namespace pw::programs {
 
@@ -28,7 +29,10 @@ class RealWorker {
  public:
   RealWorker(int number, int devices, const std::string& controller, Executor* executor, Timers* timers, Clock* clock,
              net::MemoryNetwork* network, bool timed)
-      : transport_(network, executor), runtime_({devices, executor, timed ? timers : nullptr}), strand_(executor) {
+      : memory_(network, executor),
+        transport_(&memory_, controller),
+        runtime_({devices, executor, timed ? timers : nullptr}),
+        strand_(executor) {
     auto listener = transport_.Listen(absl::StrCat("tcp:worker", number, ":0"), [this](std::unique_ptr<net::Connection> c) {
       if (link_ != nullptr) link_->AcceptPeer(std::move(c));
     });
@@ -55,11 +59,13 @@ class RealWorker {
     link_->Stop("the test stops it", [] {});
   }
   device::SimulatedRuntime& runtime() { return runtime_; }
+  TappedTransport& transport() { return transport_; }
   int64_t arrays() const { return link_->arrays(); }
   size_t programs() const { return link_->programs(); }
 
  private:
-  net::MemoryTransport transport_;
+  net::MemoryTransport memory_;
+  TappedTransport transport_;
   device::SimulatedRuntime runtime_;
   Strand strand_;
   int launch_id_ = 0;

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/controller/testing/names_sent.h"
 #include "tests/programs/waiting_cluster.h"
 
 namespace pw::programs {
@@ -289,28 +291,28 @@ class RandomClient {
     program_ = program.ok() ? (*program)->handle : 0;
   }
 
-  // Begins a run, and drops the arguments at once.
+  // Begins a run, and drops the arguments at once. Each call is a request, with the next number.
   void Begin() {
     Enter();
     std::vector<Handle> args;
     for (const Argument& arg : random_.args) {
       args.push_back(next_++);
-      const absl::Status status = Put(args.back(), arg);
+      const absl::Status status = Request([&] { return Put(args.back(), arg); });
       ASSERT_TRUE(status.ok()) << status;
     }
     std::vector<Handle>& mine = results_.emplace_back();
     for (size_t r = 0; r < random_.results.size(); ++r) mine.push_back(next_++);
-    auto reply = world_->Execute(program_, args, mine);
+    auto reply = Request([&] { return world_->Execute(program_, args, mine); });
     ASSERT_TRUE(reply.ok()) << reply.status();
     EXPECT_EQ(impl().num_arrays(), all_.size() + args.size() + mine.size());
-    ASSERT_TRUE(session_->Destruct(args).ok());
+    ASSERT_TRUE(Request([&] { return session_->Destruct(args); }).ok());
     all_.insert(all_.end(), mine.begin(), mine.end());
   }
-  // Delivers one value that a run waits for. Returns false if no run waits.
-  bool GoOn() {
+  // Delivers one value that a run waits for, which `turns` chooses, if given. Returns false if no run waits.
+  bool GoOn(std::mt19937* turns = nullptr) {
     const int calls = static_cast<int>(functions_->calls.size()), all = calls + static_cast<int>(late_.size());
     if (all == 0) return false;
-    const int number = random_.Below(all);
+    const int number = turns != nullptr ? static_cast<int>((*turns)() % static_cast<uint32_t>(all)) : random_.Below(all);
     if (number < calls) {
       functions_->Answer(static_cast<size_t>(number));
     } else {
@@ -349,6 +351,13 @@ class RandomClient {
 
  private:
   void Enter() { world_->session = session_; }
+  template <class F>
+  std::invoke_result_t<F> Request(F call) {
+    session_->BeginRequest(++request_);
+    auto result = call();
+    session_->EndRequest();
+    return result;
+  }
   controller::SessionImpl& impl() { return static_cast<controller::SessionImpl&>(*session_); }
   absl::Status Put(Handle handle, const Argument& arg) {
     buffers::ArraySpec spec = On(random_.places[arg.place]);
@@ -367,6 +376,7 @@ class RandomClient {
   const std::shared_ptr<Functions> functions_;
   std::shared_ptr<controller::Session> session_;
   Handle program_ = 0, next_ = 1;
+  uint64_t request_ = 0;
   std::vector<std::vector<Handle>> results_;  // of each run
   std::vector<Handle> all_;
   std::vector<std::pair<Handle, int32_t>> late_;  // indices
@@ -442,6 +452,66 @@ TEST(RandomPrograms, WithNodesThatWaitForValuesTheyDoSoToo) {
     CheckWaiting(seed, hosts, true);
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }
+}
+
+// Returns what the hosts were told to make. `order`: of the clients' calls, of the hosts' answers, and of the values that runs wait for.
+controller::NamesSent::Commands NamesInOrder(uint32_t seed, int hosts, bool sequential, uint32_t order) {
+  ProgramCluster world(hosts, sequential);
+  std::vector<std::unique_ptr<RandomClient>> clients;
+  for (uint32_t c = 0; c < 2; ++c) clients.push_back(std::make_unique<RandomClient>(&world, 10 * seed + c, hosts, c == 0));
+  controller::NamesSent names;
+  for (int h = 0; h < hosts; ++h) {
+    world.real[h]->transport().on_frame = [&names, h](const std::string& header) {
+      ::pathways::v1::ToWorker batch;
+      ASSERT_TRUE(batch.ParseFromString(header));
+      for (const auto& command : batch.commands()) names.Add(h, command);
+    };
+    world.real[h]->transport().Hold(true);
+  }
+  std::mt19937 turns(order);
+  const auto answer = [&] {
+    const bool one = world.real[turns() % static_cast<uint32_t>(hosts)]->transport().LetGo();
+    world.Run();
+    return one;
+  };
+  std::vector<int> left(clients.size(), 2);
+  while (left[0] + left[1] > 0) {
+    const size_t c = left[1] == 0 ? 0 : left[0] == 0 ? 1 : turns() % 2;
+    --left[c];
+    clients[c]->Begin();
+    if (turns() % 2 == 0) world.Run();
+    if (turns() % 2 == 0) answer();
+    if (turns() % 3 == 0) clients[0]->GoOn(&turns);
+  }
+  for (int idle = 0; idle < 20;) idle = answer() || clients[turns() % 2]->GoOn(&turns) ? 0 : idle + 1;
+  for (auto& worker : world.real) {
+    worker->transport().Hold(false);
+    world.Run();
+    worker->transport().on_frame = [](const std::string&) {};  // reads have no numbers
+  }
+  for (bool more = true; more; world.Run()) {
+    more = false;
+    for (auto& client : clients) more |= client->GoOn();
+  }
+  for (auto& client : clients) client->Check();
+  ExpectNothingLeft(world, hosts);
+  return names.commands();
+}
+
+TEST(RandomPrograms, AreNamedTheSameInWhateverOrderTheyGoOn) {
+  size_t commands = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    const int hosts = 1 + static_cast<int>(seed % 3);
+    for (const bool sequential : {false, true}) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", hosts, " hosts, ", sequential ? "sequential" : "parallel"));
+      const auto first = NamesInOrder(seed, hosts, sequential, 1);
+      for (const auto& [key, texts] : first) EXPECT_FALSE(texts.begin()->second.own) << texts.begin()->first;
+      commands += first.size();
+      for (uint32_t order = 2; order <= 3; ++order) ASSERT_EQ(NamesInOrder(seed, hosts, sequential, order), first);
+      if (HasNonfatalFailure()) return;
+    }
+  }
+  EXPECT_GT(commands, 1000u);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ ROOMS = {
     "net": ["", "sockets", "tls", "asio", "shared", "in_memory", "resumable"],
     "dataflow": ["graph", "progress", ""],
     "worker": ["store", "lanes", "transfer", "files", "python", "execute", "housekeeping", ""],
-    "controller": ["", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
+    "controller": ["", "names", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
     "controller/cluster": ["context", "observation", "clients", "links", "members", "status", ""],
     "controller/session": ["context", "arrays", "executables", "publications", "runs", "moves", ""],
 }

@@ -77,6 +77,7 @@ class Fabric {
   void Flush();
 
   void Post(Task task) { post_(std::move(task)); }
+  // Returns a number for an executable, a question or a launch over several hosts. Sessions name all else (names/request_names.h).
   uint64_t NextId() { return next_id_++; }
   absl::Time Now() const { return clock_->Now(); }
   // Adds up each session's compile time, until TakeCompileTimes.
@@ -85,7 +86,7 @@ class Fabric {
   // Counts programs that hosts compiled from a translation.
   void CountTranslated() { ++translated_programs_; }
   int64_t translated_programs() const { return translated_programs_; }
-  // Reserves `count` consecutive ids and returns the first.
+  // Reserves `count` consecutive numbers of that kind and returns the first.
   uint64_t ReserveIds(uint64_t count) { return std::exchange(next_id_, next_id_ + count); }
   // True if programs are dispatched node by node (controller/session/runs/sequential_run.h) instead of all at once.
   bool sequential_dispatch() const { return sequential_dispatch_; }
@@ -152,7 +153,7 @@ class Fabric {
   int64_t array_bytes_ = 0;
   std::function<std::string()> make_key_;
   absl::Duration client_grace_;
-  uint64_t next_id_ = 1;  // for arrays, executables, transfers and queries
+  uint64_t next_id_ = 1;
   DeviceDirectory devices_;
   dispatch::Outbox outbox_;
   CleanUps clean_ups_{&outbox_};

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "pathways/base/sorted_keys.h"
+#include "pathways/base/log.h"
 #include "pathways/session/wire.h"
 
 namespace pw::controller {
 
-OpId OpsInFlight::Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang, bool joint) {
-  const uint64_t id = 2 * next_++ + (joint ? 1 : 0);
-  ops_.insert({id, Op{host, std::move(results), std::move(done), gang}});
-  return OpId(id);
+void OpsInFlight::Add(HostId host, OpId op, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang) {
+  const bool is_new = ops_.try_emplace(Key(host, op.v), Op{std::move(results), std::move(done), gang}).second;
+  PW_CHECK(is_new);
 }
 
 void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
@@ -31,8 +30,8 @@ void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
 
 // Returns null if the host has no such op.
 OpsInFlight::Op* OpsInFlight::Find(HostId host, uint64_t op) {
-  auto it = ops_.find(op);
-  return it == ops_.end() || it->second.host != host ? nullptr : &it->second;
+  auto it = ops_.find(Key(host, op));
+  return it == ops_.end() ? nullptr : &it->second;
 }
 
 void OpsInFlight::Explain(HostId host, const ::pathways::v1::Status& error, HostLosses::Then then) {
@@ -60,17 +59,24 @@ void OpsInFlight::Poison(HostId host, const ::pathways::v1::Done::Poisoned& pois
 }
 
 void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
-  for (Op& op : TakeWhere(ops_, [host](const Op& o) { return o.host == host; })) Finish(std::move(op), error, std::nullopt, 0);
+  std::vector<Key> lost;
+  for (const auto& [key, op] : ops_) {
+    if (key.first == host) lost.push_back(key);
+  }
+  std::sort(lost.begin(), lost.end());
+  std::vector<Op> taken;
+  for (const Key& key : lost) taken.push_back(std::move(ops_.extract(key).mapped()));
+  for (Op& op : taken) Finish(std::move(op), error, std::nullopt, 0);
 }
 
 size_t OpsInFlight::CountFor(HostId host) const {
-  return std::count_if(ops_.begin(), ops_.end(), [host](const auto& entry) { return entry.second.host == host; });
+  return std::count_if(ops_.begin(), ops_.end(), [host](const auto& entry) { return entry.first.first == host; });
 }
 
 std::map<HostId, OpId> OpsInFlight::HostsOf(gang::GangId gang) const {
   std::map<HostId, OpId> hosts;
-  for (const auto& [id, op] : ops_) {
-    if (op.gang == gang) hosts.emplace(op.host, OpId(id));
+  for (const auto& [key, op] : ops_) {
+    if (op.gang == gang) hosts.emplace(key.first, OpId(key.second));
   }
   return hosts;
 }
@@ -86,7 +92,7 @@ void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status,
     return;
   }
   Op op = std::move(*found);
-  ops_.erase(id);
+  ops_.erase(Key(host, id));
   Finish(std::move(op), status, timed, busy_microseconds);
 }
 

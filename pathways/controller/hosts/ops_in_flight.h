@@ -1,14 +1,17 @@
 // OpsInFlight: the commands that hosts have not reported complete, and the arrays that wait for them. Fabric owns it. Strand-confined.
 //
-// An op names one command to one host. It holds the arrays that it makes weakly: a client may drop them before they exist.
+// An op names one command to one host; commands to other hosts may have the same op. It holds the arrays that it makes weakly: a
+// client may drop them before they exist. The session that sends a command names it (names/request_names.h).
 //
 // Invariant OF-1: each op completes exactly once: by its host's Done, even if that arrives repeatedly or through another host, or
 // by the loss of its host. An error that blames another host is explained first (host_losses.h).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,16 +28,17 @@ namespace pw::controller {
 
 using WeakArrays = std::vector<std::weak_ptr<buffers::LogicalArray>>;
 
+// Returns the flow of an op in a trace of the cluster, where commands to several hosts may have the same op.
+constexpr uint64_t FlowOf(HostId host, uint64_t op) { return op == 0 ? 0 : op + (uint64_t{host.v} << 40); }
+
 class OpsInFlight {
  public:
   // `device_microseconds` is set only if the command asked for it.
   using Callback = absl::AnyInvocable<void(const absl::Status& status, std::optional<double> device_microseconds) &&>;
 
-  // Returns the number of a new op. The ops of several hosts may share `results`: each array gets one completion from each op.
-  // `gang`: the computation of which the op is one host's part. `joint`: the command has parts on many hosts, so its completion
-  // may arrive together with theirs (ReportGroups::Join; worker.proto, Report). Joint ops have odd numbers.
-  OpId Add(HostId host, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {},
-           bool joint = false);
+  // Adds an op. The ops of several hosts may share `results`: each array gets one completion from each op. `gang`: the computation of
+  // which the op is one host's part. REQUIRES: the host has no such op in flight.
+  void Add(HostId host, OpId op, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {});
   // Both must outlive this. `losses` explains the errors that blame another host.
   void Set(Gangs* gangs, HostLosses* losses) {
     gangs_ = gangs;
@@ -51,8 +55,8 @@ class OpsInFlight {
   std::map<HostId, OpId> HostsOf(gang::GangId gang) const;
 
  private:
+  using Key = std::pair<HostId, uint64_t>;
   struct Op {
-    HostId host;
     std::shared_ptr<const WeakArrays> results;
     Callback done;
     gang::GangId gang;
@@ -67,8 +71,7 @@ class OpsInFlight {
   void Complete(HostId host, uint64_t op, const absl::Status& status, std::optional<double> timed, double busy_microseconds);
   void Finish(Op op, const absl::Status& status, std::optional<double> timed, double busy_microseconds);
 
-  absl::flat_hash_map<uint64_t, Op> ops_;
-  uint64_t next_ = 1;
+  absl::flat_hash_map<Key, Op> ops_;
   Gangs* gangs_ = nullptr;
   HostLosses* losses_ = nullptr;
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pathways/controller/hosts/ops_in_flight.h"
+#include "pathways/controller/names/request_names.h"
 #include "pathways/controller/scheduling/program_stages.h"
 #include "pathways/controller/session.h"
 #include "pathways/dispatch/lower_program.h"
@@ -33,6 +34,7 @@ struct ProgramEntry {
   std::vector<Handle> executables;        // the session's handles, by the program's executable numbers
   dispatch::LoweredProgram lowered;       // for the current mapping of virtual devices
   std::vector<DeviceId> devices;          // all that the program uses, ascending
+  NameNeed need;                          // of a run, apart from its results
   std::unique_ptr<ProgramStages> stages;  // the gangs of each run
   struct Argument {
     std::shared_ptr<const buffers::ArraySpec> spec;      // the required spec
@@ -53,8 +55,16 @@ struct ProgramEntry {
     using Places = std::shared_ptr<const std::vector<Place>>;  // shared by values with the same list of devices
     std::vector<Places> places;                                // for each value the places of its shards, for the current mapping
     std::vector<HostId> hosts;                                 // the hosts of all places, ascending
+    std::vector<NameNeed> needs;                               // of each step
     std::vector<std::shared_ptr<ProgramEntry>> parts;          // by number
     std::vector<std::shared_ptr<ProgramEntry>> branches;       // by number: all branches that its nodes may choose
+
+    // Returns a need with room for a run of any of these branches.
+    NameNeed LargestOf(const std::vector<int>& which) const {
+      NameNeed need;
+      for (int branch : which) need = Larger(need, branches[branch]->need);
+      return need;
+    }
   };
   std::unique_ptr<const Steps> steps;
   std::shared_ptr<const ExecutableInfo> info;

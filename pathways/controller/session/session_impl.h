@@ -89,6 +89,8 @@ class SessionImpl final : public Session {
   // --- Session ---
   SessionId id() const override { return context_.id(); }
   Handle NewHandle() override { return context_.arrays().NewHandle(); }
+  void BeginRequest(uint64_t number) override { context_.names().Begin(number); }
+  void EndRequest() override { context_.names().End(); }
   bool suspended() const override { return mover_.suspended(); }
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { mover_.WhenResumed(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/byte_strides.h"
 #include "pathways/buffers/region_copy.h"
@@ -52,7 +53,7 @@ uint64_t SessionOf(const Command& c) {
     case Command::kBitcast:
       return c.bitcast().session();
     case Command::kExecute:
-      return c.execute().session();
+      return SessionOr(c.execute().session(), c.execute().op()).v;
     case Command::kLoadTiles:
       return c.load_tiles().session();
     default:

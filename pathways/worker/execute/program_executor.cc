@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/unreachable_host.h"
 #include "pathways/program/program.h"
 #include "pathways/worker/execute/tracing.h"
@@ -100,7 +101,7 @@ void ProgramExecutor::Execute(const v1::Execute& command) {
   run->op = command.op();
   run->enqueued_op = command.enqueued();
   run->gang = command.gang();
-  run->session = SessionId(command.session());
+  run->session = SessionOr(command.session(), command.op());
   run->launch = command.launch();
   run->report_time = command.report_device_time();
   run->location = command.location();

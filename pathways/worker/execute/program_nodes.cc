@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/program/command_template.h"
 
@@ -27,6 +28,8 @@ ShardRef FindFailed(const ObjectStore& store, ArrayId array) {
   });
   return failed;
 }
+
+SessionId SessionOf(const v1::ProgramRun& run) { return SessionOr(run.session(), run.op()); }
 
 constexpr uint64_t LocalOp(uint64_t run, uint64_t command) { return Outbox::kLocalOp | (run << kCommandBits) | command; }
 
@@ -103,6 +106,8 @@ ProgramNodes::Templates ProgramNodes::Parse(const dataflow::Node& node) {
     const program::SlotCounts counts = program::CountSlots(command);
     templates.args = std::max(templates.args, counts.args);
     templates.results = std::max(templates.results, counts.results);
+    templates.names = std::max(templates.names, counts.names);
+    templates.spans = templates.spans || command.execute().launch() != 0;
     templates.error.Update(program::CheckTemplate(command, counts.args, counts.results));
     program::SetLocation(node.name, &command);
     templates.commands.push_back(std::move(command));
@@ -115,22 +120,36 @@ void ProgramNodes::Begin(uint64_t number, Templates* node) {
   Underway* const run = runs_.at(number).get();
   const v1::ProgramRun& message = run->message;
   const auto args = static_cast<size_t>(message.args_size()), results = static_cast<size_t>(message.results_size());
-  if (!node->error.ok()) return Refuse(run, *node, node->error);
-  if (node->args > args || node->results > results) {
-    return Refuse(run, *node,
-                  absl::InvalidArgumentError(absl::StrCat("a node of a program takes ", node->args, " arguments and makes ",
-                                                          node->results, " results on this host, not ", args, " and ", results)));
-  }
+  absl::Status named = node->error;
+  if (named.ok()) named = CheckNames(message, *node);
+  if (!named.ok()) return Refuse(run, *node, named);
   if (run->begun + node->commands.size() >= kMostCommands)
     return Refuse(run, *node, absl::ResourceExhaustedError("a program has too many commands for one host"));
-  const program::Binding binding{
-      {message.args().data(), args}, {message.results().data(), results}, message.base(), message.session()};
+  const program::Binding binding{{message.args().data(), args},
+                                 {message.results().data(), results},
+                                 message.base(),
+                                 message.launches(),
+                                 SessionOf(message).v};
   for (size_t i = 0; i < node->commands.size(); ++i) {
     program::Bind(node->commands[i], binding, LocalOp(number, run->begun++), &node->bound[i]);
     TakePlace(run, &node->bound[i]);
     if (program::HasOp(node->commands[i])) ++run->left;
   }
   for (const v1::Command& command : node->bound) dispatch_(command);
+}
+
+absl::Status ProgramNodes::CheckNames(const v1::ProgramRun& run, const Templates& node) {
+  const auto args = static_cast<size_t>(run.args_size()), results = static_cast<size_t>(run.results_size());
+  if (node.args > args || node.results > results) {
+    return absl::InvalidArgumentError(absl::StrCat("a node of a program takes ", node.args, " arguments and makes ", node.results,
+                                                   " results on this host, not ", args, " and ", results));
+  }
+  if (node.names > 0 && !RequestName::HasRoom(run.base(), node.names - 1))
+    return absl::InvalidArgumentError(
+        absl::StrCat("a run of a program names no ", node.names, " arrays of its own: ", run.base()));
+  if (node.spans && run.launches() == 0)
+    return absl::InvalidArgumentError("a run of a program over several hosts has no numbers for its launches");
+  return absl::OkStatus();
 }
 
 // Gives an Execute the grant of its stage.
@@ -152,7 +171,7 @@ void ProgramNodes::TakePlace(Underway* run, v1::Command* command) {
 
 // The node's commands are not carried out. Its Executes count as completed.
 void ProgramNodes::Refuse(Underway* run, const Templates& node, const absl::Status& error) {
-  for (uint64_t result : run->message.results()) store_->Poison(ArrayId(result), error, SessionId(run->message.session()));
+  for (uint64_t result : run->message.results()) store_->Poison(ArrayId(result), error, SessionOf(run->message));
   if (run->error.ok()) {
     run->error = error;
     run->first_failed = run->begun;

@@ -46,6 +46,8 @@ class ProgramNodes {
     std::vector<pathways::v1::Command> bound;  // by the latest run
     size_t args = 0;
     size_t results = 0;
+    size_t names = 0;
+    bool spans = false;  // launches over several hosts
     absl::Status error;  // why it cannot run
   };
   // A part of a graph.
@@ -87,6 +89,8 @@ class ProgramNodes {
   static Templates Parse(const dataflow::Node& node);
   void Begin(uint64_t number, Templates* node);
   void Refuse(Underway* run, const Templates& node, const absl::Status& error);
+  // Returns OK if the run has what the node's commands name.
+  static absl::Status CheckNames(const pathways::v1::ProgramRun& run, const Templates& node);
   static void TakePlace(Underway* run, pathways::v1::Command* command);
   void Completed(uint64_t local_op, const absl::Status& status, double device_microseconds);
   void Executed(Underway* run, uint32_t stage, double device_microseconds);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/dataflow/frame.h"
 #include "pathways/program/command_template.h"
 #include "pathways/worker/testing.h"
@@ -57,7 +58,7 @@ class ProgramNodesTest : public ::testing::Test {
     v1::ProgramRun run;
     run.set_op(20);
     run.set_session(1);
-    run.set_base(1000);
+    run.set_base(BaseOf(1));
     run.add_args(100);
     run.add_results(200);
     const std::vector<uint32_t> executes = {2, 1, 1};
@@ -69,6 +70,8 @@ class ProgramNodesTest : public ::testing::Test {
     }
     return run;
   }
+  // The intermediate arrays of a run are those of a request.
+  static uint64_t BaseOf(uint64_t request) { return *RequestName{SessionId(1), request, 0, false}.Number(3); }
   void Grant(uint64_t gang) {
     v1::Command command;
     command.mutable_grant()->add_gangs(gang);
@@ -113,7 +116,7 @@ TEST_F(ProgramNodesTest, RunsFollowEachOther) {
   run.clear_stages();
   Start(5, run);
   run.set_op(30);
-  run.set_base(2000);
+  run.set_base(BaseOf(2));
   run.set_args(0, 200);
   run.set_results(0, 201);
   Start(5, run);
@@ -130,6 +133,34 @@ TEST_F(ProgramNodesTest, ARunWithoutItsArgumentsFailsAndAnswersItsStages) {
   Grant(72);
   EXPECT_THAT(Done(), ElementsAre(20, 21, 22, 23));
   EXPECT_EQ(w.connection.poisoned.at(20).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ProgramNodesTest, ARunWhoseNamesHaveNoRoomForItsArraysFails) {
+  uint64_t op = 30;
+  for (const uint64_t base : {uint64_t{0}, *RequestName{SessionId(1), 1, 0, false}.Number(), BaseOf(1) + RequestName::kStep,
+                              BaseOf(1) | uint64_t{1} << 63}) {
+    v1::ProgramRun run = InStages();
+    run.clear_stages();
+    run.set_op(++op);
+    run.set_base(base);
+    run.set_results(0, 200 + op);
+    Start(5, run);
+    w.Settle();
+    EXPECT_EQ(w.connection.poisoned.at(run.op()).code(), absl::StatusCode::kInvalidArgument) << base;
+  }
+}
+
+TEST_F(ProgramNodesTest, ARunStatesItsSessionOrNamesItByItsOp) {
+  v1::ProgramRun run = InStages();
+  run.clear_stages();
+  run.clear_session();
+  run.set_op(*RequestName{SessionId(1), 1, 0, false}.Number());
+  Start(5, run);
+  w.Settle();
+  EXPECT_THAT(w.Read(200, 0), ElementsAre(5, 6));
+  w.ReleaseOwner(1);
+  w.Settle();
+  EXPECT_EQ(w.worker->arrays(), 0);
 }
 
 }  // namespace

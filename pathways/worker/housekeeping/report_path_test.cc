@@ -104,7 +104,7 @@ class ReportPathTest : public ::testing::Test {
   }
   // The host runs a command and reports `op`.
   void Complete(uint32_t host, uint64_t op) {
-    On(host).Put(op, 1000 + op, {1, 2});
+    On(host).Put(NamedOp(op), 1000 + op, {1, 2});
     Settle();
   }
   // The controller tells the host that it has seen reports up to `number`.
@@ -117,7 +117,7 @@ class ReportPathTest : public ::testing::Test {
   // The ops that the host has reported to the controller directly.
   std::vector<uint64_t> Straight(uint32_t host) {
     std::vector<uint64_t> ops;
-    for (const auto& [op, status] : On(host).connection.done) ops.push_back(op);
+    for (const auto& [op, status] : On(host).connection.done) ops.push_back(NumberOf(op));
     return ops;
   }
   // The joined reports that a host has sent, one string per frame: "HOST:NUMBER:OP ...".
@@ -127,7 +127,7 @@ class ReportPathTest : public ::testing::Test {
       std::string& text = frames.emplace_back();
       for (const v1::Report& report : joined.reports()) {
         for (uint64_t op : report.done().ok())
-          absl::StrAppend(&text, text.empty() ? "" : " ", report.host(), ":", report.number(), ":", op);
+          absl::StrAppend(&text, text.empty() ? "" : " ", report.host(), ":", report.number(), ":", NumberOf(op));
       }
     }
     return frames;
@@ -179,10 +179,10 @@ TEST_F(ReportPathTest, NorForThoseThatComeOneAfterAnother) {
 
 TEST_F(ReportPathTest, WhatOneHostDoesAloneAndWhatFailsComesStraight) {
   Complete(2, 22);
-  On(2).Execute(23, 77, {}, {2000});  // there is no such executable
+  On(2).Execute(NamedOp(23), 77, {}, {2000});  // there is no such executable
   Settle();
   EXPECT_THAT(Straight(2), UnorderedElementsAre(22, 23));
-  EXPECT_FALSE(On(2).connection.done.at(23).ok());
+  EXPECT_FALSE(On(2).connection.done.at(NamedOp(23)).ok());
 }
 
 TEST_F(ReportPathTest, WhatHasBeenSeenDoesNotComeAgain) {

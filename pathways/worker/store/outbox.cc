@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "pathways/base/request_name.h"
 #include "pathways/base/unreachable_host.h"
 #include "pathways/session/wire.h"
 
@@ -10,7 +11,6 @@ namespace pw::worker {
 namespace v1 = pathways::v1;
 
 namespace {
-constexpr uint64_t kJointOp = 1;  // odd ops have parts on many hosts
 constexpr int kBatchEvents = 512;
 constexpr size_t kBatchPayload = 1 << 20;
 }  // namespace
@@ -47,7 +47,7 @@ void Outbox::Done(uint64_t op, const absl::Status& status, double device_microse
   if ((op & kLocalOp) != 0) return local_(op, status, device_microseconds);
   // Under steady load the strand never runs empty; completions must not wait for it.
   if (done_.ok_size() + done_.failed_size() + joint_.ok_size() >= kBatchEvents) Flush();
-  const bool joint = other_way_ != nullptr && (op & kJointOp) != 0 && op != poisoned_op_;
+  const bool joint = other_way_ != nullptr && IsJointOp(op) && op != poisoned_op_;
   if (status.ok()) return AddOk(joint ? &joint_ : &done_, op, device_microseconds);
   auto* failed = done_.add_failed();
   failed->set_op(op);

@@ -18,14 +18,15 @@ class OutboxTest : public ::testing::Test {
   // Offers all eligible completions to the other path, which takes them or not.
   void Offer(bool taken) {
     outbox_.SetOtherWay([this, taken](v1::Done* done) {
-      offered_.assign(done->ok().begin(), done->ok().end());
+      offered_.clear();
+      for (uint64_t op : done->ok()) offered_.push_back(NumberOf(op));
       times_.assign(done->device_microseconds().begin(), done->device_microseconds().end());
       return taken;
     });
   }
   std::vector<uint64_t> Straight() const {
     std::vector<uint64_t> ops;
-    for (const auto& [op, status] : connection_.done) ops.push_back(op);
+    for (const auto& [op, status] : connection_.done) ops.push_back(NumberOf(op));
     return ops;
   }
 
@@ -37,13 +38,13 @@ class OutboxTest : public ::testing::Test {
 
 TEST_F(OutboxTest, PlainCompletionsOfManyHostsAreOfferedAnotherWay) {
   Offer(true);
-  outbox_.Done(3, absl::OkStatus());
-  outbox_.Done(5, absl::OkStatus(), 20);
-  outbox_.Done(6, absl::OkStatus());  // a command of this host alone
-  outbox_.Done(7, absl::InternalError("it failed"));
-  outbox_.DoneTimed(9, 10, 10);
-  outbox_.Poisoned(11, absl::InternalError("a part of it failed"), {0});
-  outbox_.Done(11, absl::OkStatus());
+  outbox_.Done(NamedOp(3), absl::OkStatus());
+  outbox_.Done(NamedOp(5), absl::OkStatus(), 20);
+  outbox_.Done(NamedOp(6), absl::OkStatus());  // a command of this host alone
+  outbox_.Done(NamedOp(7), absl::InternalError("it failed"));
+  outbox_.DoneTimed(NamedOp(9), 10, 10);
+  outbox_.Poisoned(NamedOp(11), absl::InternalError("a part of it failed"), {0});
+  outbox_.Done(NamedOp(11), absl::OkStatus());
   outbox_.Flush();
   EXPECT_THAT(offered_, ElementsAre(3, 5));
   EXPECT_THAT(times_, ElementsAre(0, 20));
@@ -53,8 +54,8 @@ TEST_F(OutboxTest, PlainCompletionsOfManyHostsAreOfferedAnotherWay) {
 
 TEST_F(OutboxTest, WhatIsNotTakenComesStraight) {
   Offer(false);
-  outbox_.Done(3, absl::OkStatus());
-  outbox_.Done(4, absl::OkStatus());
+  outbox_.Done(NamedOp(3), absl::OkStatus());
+  outbox_.Done(NamedOp(4), absl::OkStatus());
   outbox_.Flush();
   EXPECT_THAT(offered_, ElementsAre(3));
   EXPECT_THAT(Straight(), UnorderedElementsAre(3, 4));
@@ -63,9 +64,9 @@ TEST_F(OutboxTest, WhatIsNotTakenComesStraight) {
 
 TEST_F(OutboxTest, WhatWasToBeOfferedComesStraightWhenTheWayIsGone) {
   Offer(true);
-  outbox_.Done(3, absl::OkStatus());
+  outbox_.Done(NamedOp(3), absl::OkStatus());
   outbox_.SetOtherWay(nullptr);
-  outbox_.Done(5, absl::OkStatus());
+  outbox_.Done(NamedOp(5), absl::OkStatus());
   outbox_.Flush();
   EXPECT_THAT(offered_, IsEmpty());
   EXPECT_THAT(Straight(), UnorderedElementsAre(3, 5));
@@ -73,7 +74,7 @@ TEST_F(OutboxTest, WhatWasToBeOfferedComesStraightWhenTheWayIsGone) {
 
 TEST_F(OutboxTest, NothingIsSentIfAllWasTaken) {
   Offer(true);
-  outbox_.Done(3, absl::OkStatus());
+  outbox_.Done(NamedOp(3), absl::OkStatus());
   outbox_.Flush();
   outbox_.Flush();
   EXPECT_EQ(connection_.frames, 0);
@@ -85,12 +86,12 @@ TEST_F(OutboxTest, WhoTakesThemMayAddToTheSameFrame) {
     *outbox_.Add()->mutable_joined()->add_reports()->mutable_done() = *done;
     return true;
   });
-  outbox_.Done(3, absl::OkStatus());
-  outbox_.Done(4, absl::OkStatus());
+  outbox_.Done(NamedOp(3), absl::OkStatus());
+  outbox_.Done(NamedOp(4), absl::OkStatus());
   outbox_.Flush();
   EXPECT_EQ(connection_.frames, 1);
   ASSERT_EQ(connection_.joined.size(), 1u);
-  EXPECT_THAT(connection_.joined[0].reports(0).done().ok(), ElementsAre(3));
+  EXPECT_THAT(connection_.joined[0].reports(0).done().ok(), ElementsAre(NamedOp(3)));
   EXPECT_THAT(Straight(), ElementsAre(4));
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/worker/store/memory_ledger.h"
@@ -14,7 +15,7 @@ namespace v1 = pathways::v1;
 void Staging::AddChunk(const v1::Chunk& chunk, Bytes payload, HostId source) {
   if (buried_.contains(chunk.transfer())) return;
   Transfer& transfer = transfers_[chunk.transfer()];
-  if (transfer.callback == nullptr) transfer.session = SessionId(chunk.session());
+  if (transfer.callback == nullptr) transfer.session = SessionOr(chunk.session(), chunk.transfer());
   transfer.source = source;
   if (!transfer.status.ok()) return;  // late chunk of a failed transfer
   absl::Status status = Append(&transfer, chunk, std::move(payload));

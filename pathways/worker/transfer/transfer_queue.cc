@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/base/crc32c.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/unreachable_host.h"
 #include "pathways/net/shared/shared_memory.h"
 
@@ -17,6 +18,11 @@ namespace v1 = pathways::v1;
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kHandedOverBytes = 1 << 30;  // the largest payload of a frame
 constexpr size_t kRemembered = 1024;          // latest transfers of a connection, which may be lost with it
+
+// States the chunk's session, unless its transfer names it.
+void SetSession(uint64_t transfer, SessionId session, v1::Chunk* chunk) {
+  if (SessionOfName(transfer) != session) chunk->set_session(session.v);
+}
 
 }  // namespace
 
@@ -103,7 +109,7 @@ void TransferQueue::SendPiece(Peer* peer, Item* item) {
     chunk->set_offset(item->offset);
     chunk->set_total_bytes(item->data.size());
     chunk->set_payload_bytes(size);
-    chunk->set_session(item->session.v);
+    SetSession(item->transfer, item->session, chunk);
     if (size > 0) payload.push_back(item->data.Slice(item->offset, size));
     if (checksum_) chunk->set_crc32c(Crc32c(item->data.view().substr(item->offset, size)));
     item->offset += size;
@@ -116,7 +122,7 @@ void TransferQueue::Lend(Peer* peer, Item item) {
   v1::Chunk* chunk = message.mutable_chunk();
   chunk->set_transfer(item.transfer);
   chunk->set_total_bytes(item.data.size());
-  chunk->set_session(item.session.v);
+  SetSession(item.transfer, item.session, chunk);
   if (checksum_) chunk->set_crc32c(Crc32c(item.data.view()));
   net::WriteName(*net::NameOf(item.data), chunk->mutable_shared());
   peer->connection->Send(message.SerializeAsString(), net::Lane::kBulk);
@@ -164,7 +170,7 @@ absl::Status TransferQueue::OnChunk(HostId from, net::Connection* connection, co
   if (chunk.has_shared()) return TakeShared(from, connection, chunk);
   if (chunk.payload_bytes() != payload.size())
     return absl::InvalidArgumentError("a chunk's announced size differs from its frame's");
-  if (!context_->ended(SessionId(chunk.session()))) Deliver(from, chunk, std::move(payload));
+  if (!context_->ended(SessionOr(chunk.session(), chunk.transfer()))) Deliver(from, chunk, std::move(payload));
   return absl::OkStatus();
 }
 
@@ -173,7 +179,7 @@ absl::Status TransferQueue::TakeShared(HostId from, net::Connection* connection,
   v1::PeerMessage answer;
   answer.mutable_taken()->add_transfers(chunk.transfer());
   connection->Send(answer.SerializeAsString(), net::Lane::kBulk);
-  if (context_->ended(SessionId(chunk.session()))) return absl::OkStatus();
+  if (context_->ended(SessionOr(chunk.session(), chunk.transfer()))) return absl::OkStatus();
   if (shared.ok())
     Deliver(from, chunk, *std::move(shared));
   else

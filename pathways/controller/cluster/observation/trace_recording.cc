@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kGatherTimeout = absl::Seconds(10);
 constexpr size_t kMostEvents = 1 << 18;  // of each process, even if a client asks for more
 
-trace::Recording FromProto(const TraceReport& report, std::string process) {
+trace::Recording FromProto(HostId host, const TraceReport& report, std::string process) {
   trace::Recording recording;
   recording.process = std::move(process);
   recording.tracks.assign(report.tracks().begin(), report.tracks().end());
@@ -29,7 +29,7 @@ trace::Recording FromProto(const TraceReport& report, std::string process) {
     if (!sound) continue;
     recording.events.push_back({static_cast<trace::Kind>(event.kind()), event.track(), event.name(),
                                 absl::FromUnixNanos(event.begin_nanoseconds()), absl::Nanoseconds(event.duration_nanoseconds()),
-                                event.flow(), event.bytes(), event.gang(),
+                                FlowOf(host, event.flow()), event.bytes(), event.gang(),
                                 std::vector<uint64_t>(event.needs().begin(), event.needs().end()),
                                 std::vector<uint64_t>(event.makes().begin(), event.makes().end())});
   }
@@ -129,7 +129,7 @@ void TraceRecording::Finish() {
       result.silent_hosts.push_back(entry.name);
       continue;
     }
-    recordings.push_back(FromProto(entry.report, entry.name));
+    recordings.push_back(FromProto(host, entry.report, entry.name));
     const bool shared = !entry.report.clock().empty() && entry.report.clock() == trace::MachineClock();
     if (shared) continue;
     recordings.back().Shift(entry.offset.to_ours());

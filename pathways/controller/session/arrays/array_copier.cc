@@ -1,5 +1,6 @@
 #include "pathways/controller/session/arrays/array_copier.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,11 +40,23 @@ bool ArrayCopier::SamePlacement(const buffers::Sharding& a, const buffers::Shard
   return true;
 }
 
+// A request of many arrays has room for plans of ordinary size; the names of larger ones are the session's own. A command to a host has
+// thousands of sends and receives (dispatch/plan_move.cc); shards that repeat others come in further commands.
+NameNeed ArrayCopier::NeedOf(uint64_t pieces) {
+  constexpr uint64_t kMostPieces = 1 << 16, kEntries = 4096;
+  const uint64_t most = std::min(pieces, kMostPieces);
+  return {1 + most, 3 * most / kEntries + 3};
+}
+
 void ArrayCopier::Move(Handle result, const ArrayEntry& source, const SpecPtr& spec, const buffers::ReshardPlan& plan) {
+  uint64_t pieces = 0;
+  for (const buffers::ReshardShard& shard : plan) pieces += shard.pieces.size();
+  if (const absl::Status room = context_->names().now().CheckRoom(NeedOf(pieces)); !room.ok())
+    return context_->InsertError(result, spec, room);
   Record record = context_->NewRecord(spec);
   const dispatch::MoveCall call{context_->id(), source.record->id(), source.spec.get(), record->id(), spec.get()};
   dispatch::PlanMove(
-      fabric_->topology(), call, plan, [&] { return fabric_->NextId(); },
+      fabric_->topology(), call, plan, [&] { return context_->names().now().NextId(); },
       [&](HostId host) { return context_->NameOp(host, {record}); }, fabric_->outbox());
   fabric_->gangs().Derive(context_->id(), record->id(), {source.record->id()});
   record->OnDone(absl::OkStatus());
@@ -69,6 +82,7 @@ absl::Status ArrayCopier::Copy(absl::Span<const Handle> results, absl::Span<cons
   if (absl::Status status = check(); !status.ok()) return context_->Fail(results, specs, status);
   for (size_t i = 0; i < results.size(); ++i) {
     const ArrayEntry& source = sources[i];
+    const SessionNames::Part part(&context_->names(), NeedOf(specs[i] == nullptr ? 0 : specs[i]->sharding.devices().size()));
     if (source.is_error()) {
       context_->InsertError(results[i], specs[i], source.record->status());
     } else if (source.strings != nullptr) {
@@ -142,6 +156,8 @@ absl::Status ArrayCopier::Reshard(absl::Span<const Handle> results, absl::Span<c
   if (absl::Status status = check(); !status.ok()) return context_->Fail(results, shared, status);
   absl::Status first;
   for (size_t i = 0; i < results.size(); ++i) {
+    const uint64_t from = sources[i].spec == nullptr ? 0 : sources[i].spec->sharding.devices().size();
+    const SessionNames::Part part(&context_->names(), NeedOf(from * shared[i]->sharding.devices().size()));
     if (sources[i].is_error()) {
       context_->InsertError(results[i], shared[i], sources[i].record->status());
     } else if (absl::Status status = ReshardOne(results[i], sources[i], shared[i], semantics); !status.ok()) {

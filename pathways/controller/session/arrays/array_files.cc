@@ -55,10 +55,14 @@ void ArrayFiles::Save(session::SaveRequest request, StatusCallback done) {
     arrays.push_back({array.name, (*entry)->record, (*entry)->effects, (*entry)->spec});
   }
   if (arrays.empty()) return context_->Answer(std::move(done), absl::OkStatus());
+  const NameNeed need = SaveRun::Need(arrays.size());
+  if (const absl::Status room = context_->names().now().CheckRoom(need); !room.ok())
+    return context_->Answer(std::move(done), room);
   auto answer = [fabric = fabric_, done = std::move(done)](absl::Status status) mutable {
     fabric->Post([done = std::move(done), status = std::move(status)]() mutable { std::move(done)(std::move(status)); });
   };
-  std::make_shared<SaveRun>(fabric_, context_->id(), context_->alive(), user_, std::move(request.location), std::move(answer))
+  std::make_shared<SaveRun>(fabric_, context_->id(), context_->names().now().Take(need), context_->alive(), user_,
+                            std::move(request.location), std::move(answer))
       ->Start(std::move(arrays));
 }
 
@@ -68,6 +72,7 @@ absl::StatusOr<ArrayFiles::Record> ArrayFiles::TryLoad(const std::string& locati
   PW_RETURN_IF_ERROR(CheckPaths(location, array.name));
   PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
   PW_RETURN_IF_ERROR(CheckStorable(spec->dtype));
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({1, 1}));
   Record record = context_->NewRecord(spec);
   const dispatch::FileCall call{context_->id(), record->id(), spec.get(), &location, &array.name, &user_};
   dispatch::PlanLoad(fabric_->topology(), call, [&](HostId host) { return context_->NameOp(host, {record}); }, fabric_->outbox());
@@ -82,6 +87,7 @@ void ArrayFiles::Load(const session::LoadRequest& request, StatusCallback done) 
   absl::Status error;
   for (const auto& array : request.arrays) {
     const auto spec = std::make_shared<const buffers::ArraySpec>(array.spec);
+    const SessionNames::Part part(&context_->names(), {1, 1});
     const absl::StatusOr<Record> record = TryLoad(request.location, array, spec);
     if (record.ok())
       records.push_back(*record);

@@ -86,7 +86,7 @@ void ArrayMaker::PutSource(const Record& record, const HostShard& source, int64_
   call.shard_dims = source.layout.dims;
   call.byte_strides = &source.layout.byte_strides;
   call.shards = source.shards;
-  call.transfer = fabric_->NextId();
+  call.transfer = context_->names().now().NextId();
   call.total_bytes = bytes;
   if (source.by_lane && bytes > 0) {
     call.lane_buffer = source.host_buffer;
@@ -136,6 +136,7 @@ absl::Status ArrayMaker::TryMake(Handle result, const SpecPtr& spec, const std::
   PW_RETURN_IF_ERROR(context_->CheckSpec(*spec));
   std::vector<int64_t> bytes;
   PW_RETURN_IF_ERROR(CheckSources(*spec, sources, &bytes));
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({1 + sources.size(), sources.size()}));
   if (spec->dtype == buffers::DType::kString) return MakeStrings(result, spec, sources);
   Record record = context_->NewRecord(spec);
   for (size_t i = 0; i < sources.size(); ++i) PutSource(record, sources[i], bytes[i]);

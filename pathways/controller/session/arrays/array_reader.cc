@@ -75,7 +75,7 @@ void ArrayReader::CopyToHostBuffer(Handle array, Handle host_buffer, const std::
   host_buffers_->BeginFill(host_buffer, std::move(done));
   if (entry->strings != nullptr) return FetchStrings(host_buffer, *entry);
   const HostId host = fabric_->topology().FindDevice(entry->spec->sharding.devices()[0])->host;
-  ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), *entry, byte_strides);
+  ::pathways::v1::Command command = FetchCommand(context_->names().now().NextId(), *entry, byte_strides);
   fabric_->fetches().Add(command.fetch().fetch(), host, context_->id(), bytes,
                          [this, host_buffer, effects = entry->effects](absl::StatusOr<Bytes> result) {
                            if (!result.ok() || effects == nullptr || effects->settled())
@@ -100,7 +100,7 @@ void ArrayReader::FetchByLane(Handle array, const session::LaneFetch& fetch, Res
     });
   }
   const HostId host = fabric_->topology().FindDevice((*entry)->spec->sharding.devices()[0])->host;
-  ::pathways::v1::Command command = FetchCommand(fabric_->NextId(), **entry, fetch.byte_strides);
+  ::pathways::v1::Command command = FetchCommand(context_->names().now().NextId(), **entry, fetch.byte_strides);
   const bool by_lane = bytes > 0 && static_cast<uint64_t>(bytes) > fetch.above;
   if (by_lane) {
     if (absl::Status status = lanes_->Check(host); !status.ok())

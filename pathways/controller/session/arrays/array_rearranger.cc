@@ -150,6 +150,7 @@ absl::Status ArrayRearranger::TryAssemble(Handle result, const SpecPtr& spec, ab
     }
     PW_RETURN_IF_ERROR(CheckSameShard(*spec, static_cast<int>(i), *entries[i].spec, 0));
   }
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({1, 1}));
   InsertAliases(result, spec, picks);
   return absl::OkStatus();
 }
@@ -177,6 +178,7 @@ absl::Status ArrayRearranger::TryDisassemble(absl::Span<const Handle> results, H
       InsertAliases(results[i], SpecOfShard(spec, static_cast<int>(i)), {ShardPick{&source, static_cast<int>(i)}});
     return absl::OkStatus();
   }
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({results.size(), 1}));
   // One command to each host for all its shards.
   std::vector<dispatch::AliasItem> items;
   std::map<HostId, std::vector<Record>> by_host;
@@ -242,7 +244,11 @@ absl::Status ArrayRearranger::TryRemap(absl::Span<const Handle> results, absl::S
       PW_RETURN_IF_ERROR(CheckSameShard(*specs[item.out_array], item.out_shard, *source.spec, item.in_shard));
     picks[item.out_array].push_back({&source, item.in_shard});  // ascending, each once (RM-1)
   }
-  for (size_t i = 0; i < results.size(); ++i) InsertAliases(results[i], specs[i], picks[i]);
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({results.size(), results.size()}));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const SessionNames::Part part(&context_->names(), {1, 1});
+    InsertAliases(results[i], specs[i], picks[i]);
+  }
   return absl::OkStatus();
 }
 
@@ -267,7 +273,9 @@ absl::Status ArrayRearranger::TryBitcast(absl::Span<const Handle> results, absl:
     if (sources[i].is_error()) continue;
     PW_RETURN_IF_ERROR(CheckBitcast(*sources[i].spec, *specs[i]));
   }
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({results.size(), results.size()}));
   for (size_t i = 0; i < sources.size(); ++i) {
+    const SessionNames::Part part(&context_->names(), {1, 1});
     if (sources[i].is_error()) {
       context_->InsertError(results[i], specs[i], sources[i].record->status());
       continue;

@@ -10,20 +10,24 @@ namespace pw::controller {
 
 using ::pathways::v1::Command;
 
-SaveRun::SaveRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> open, std::string user, std::string location,
-                 session::StatusCallback done)
+SaveRun::SaveRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> open, std::string user,
+                 std::string location, session::StatusCallback done)
     : fabric_(fabric),
       session_(session),
+      names_(std::move(names)),
+      commit_op_(names_.NextOpOfAll()),
+      drop_op_(names_.NextOpOfAll()),
       open_(std::move(open)),
       user_(std::move(user)),
       location_(std::move(location)),
-      name_(absl::StrCat(absl::BytesToHexString(fabric->MakeKey().substr(0, 8)), "n", fabric->NextId())),
+      name_(absl::StrCat(absl::BytesToHexString(fabric->MakeKey().substr(0, 8)), "n", names_.NextId())),
       done_(std::move(done)) {}
 
-OpId SaveRun::NameOp(HostId host, void (SaveRun::*then)(const absl::Status&)) {
+OpId SaveRun::Await(HostId host, OpId op, void (SaveRun::*then)(const absl::Status&)) {
   ++missing_;
-  return fabric_->ops().Add(host, std::make_shared<const WeakArrays>(),
-                            [self = shared_from_this(), then](const absl::Status& status, auto) { ((*self).*then)(status); });
+  fabric_->ops().Add(host, op, std::make_shared<const WeakArrays>(),
+                     [self = shared_from_this(), then](const absl::Status& status, auto) { ((*self).*then)(status); });
+  return op;
 }
 
 std::string SaveRun::HostName(HostId host) const {
@@ -44,7 +48,7 @@ void SaveRun::Start(std::vector<Array> arrays) {
     stored_.push_back(dispatch::DescribeStored(array.name, *array.spec));
     const dispatch::FileCall call{session_, array.record->id(), array.spec.get(), &location_, &array.name, &user_};
     for (HostId host : dispatch::PlanSave(
-             fabric_->topology(), call, name_, &load, [&](HostId h) { return NameOp(h, &SaveRun::OnWritten); },
+             fabric_->topology(), call, name_, &load, [&](HostId h) { return Await(h, names_.NextOp(h), &SaveRun::OnWritten); },
              fabric_->outbox())) {
       writers.insert(host);
     }
@@ -86,7 +90,7 @@ void SaveRun::Commit() {
   Command command;
   auto& commit = *command.mutable_commit_save();
   committer_ = hosts[0];
-  commit.set_op(NameOp(*committer_, &SaveRun::OnCommitted).v);
+  commit.set_op(Await(*committer_, commit_op_, &SaveRun::OnCommitted).v);
   commit.set_save(name_);
   commit.set_location(location_);
   commit.set_user(user_);
@@ -109,7 +113,7 @@ void SaveRun::Drop() {
   for (HostId host : hosts) {  // each of them, for they may not share the files
     Command command;
     auto& drop = *command.mutable_drop_save();
-    drop.set_op(NameOp(host, &SaveRun::OnDropped).v);
+    drop.set_op(Await(host, drop_op_, &SaveRun::OnDropped).v);
     drop.set_save(name_);
     drop.set_location(location_);
     drop.set_user(user_);

@@ -20,6 +20,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/logical_array.h"
 #include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/names/request_names.h"
 #include "pathways/controller/session.h"
 
 namespace pw::controller {
@@ -32,16 +33,18 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
     buffers::LogicalArray::Ref effects;  // may be null
     std::shared_ptr<const buffers::ArraySpec> spec;
   };
+  // The names that the save of so many arrays needs: a host writes each with one command, and commits and drops with one each.
+  static NameNeed Need(size_t arrays) { return {1, arrays + 2}; }
   // `open` expires with the session, which is `user`'s. `done` runs once, maybe inside Start.
-  SaveRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> open, std::string user, std::string location,
+  SaveRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> open, std::string user, std::string location,
           session::StatusCallback done);
 
   // Sends the commands to write. Called once. REQUIRES: the arrays are not strings, and their devices are present.
   void Start(std::vector<Array> arrays);
 
  private:
-  // Names a command to a host; `then` gets its outcome.
-  OpId NameOp(HostId host, void (SaveRun::*then)(const absl::Status&));
+  // Awaits the outcome of a command to a host, which `then` gets. Returns its op.
+  OpId Await(HostId host, OpId op, void (SaveRun::*then)(const absl::Status&));
   void OnWritten(const absl::Status& status);
   void Commit();
   void OnCommitted(const absl::Status& status);
@@ -53,6 +56,8 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
 
   Fabric* const fabric_;
   const SessionId session_;
+  NameScope names_;
+  const OpId commit_op_, drop_op_;  // so that one host never has both under one name, whatever the other hosts answer
   const std::weak_ptr<bool> open_;
   const std::string user_;
   const std::string location_;

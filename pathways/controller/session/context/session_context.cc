@@ -18,7 +18,8 @@ void SessionContext::Answer(StatusCallback done, absl::Status status) {
 }
 
 void SessionContext::InsertError(Handle result, SpecPtr spec, const absl::Status& error) {
-  auto record = buffers::LogicalArray::MakeError(ArrayId(fabric_->NextId()), id_, spec == nullptr ? no_spec_ : spec, error);
+  // No host has it, so it needs no name.
+  auto record = buffers::LogicalArray::MakeError(ArrayId(), id_, spec == nullptr ? no_spec_ : spec, error);
   arrays_.Insert(result, {std::move(record), std::move(spec), nullptr, false});
 }
 
@@ -30,7 +31,7 @@ absl::Status SessionContext::Fail(absl::Span<const Handle> results, absl::Span<c
 }
 
 SessionContext::Record SessionContext::NewRecord(const SpecPtr& spec) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, 1,
+  return std::make_shared<buffers::LogicalArray>(NewArrayId(), id_, spec, 1,
                                                  fabric_->groups().Of(fabric_->topology(), spec->sharding));
 }
 
@@ -50,7 +51,7 @@ void SessionContext::Share(Handle result, const ArrayEntry& source, SpecPtr spec
 }
 
 void SessionContext::InsertStrings(Handle result, SpecPtr spec, StringCells cells) {
-  auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), id_, spec, 1, nullptr);
+  auto record = std::make_shared<buffers::LogicalArray>(NewArrayId(), id_, spec, 1, nullptr);
   for (const auto& cell : cells) {
     if (cell->data.has_value()) continue;
     record->Expect(1);
@@ -75,15 +76,21 @@ absl::StatusOr<std::vector<ArrayEntry>> SessionContext::LiveEntries(absl::Span<c
 }
 
 OpId SessionContext::NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done) {
+  return NameOp(names_.now(), host, results, std::move(done));
+}
+
+OpId SessionContext::NameOp(NameScope& names, HostId host, const std::vector<Record>& results, OpsInFlight::Callback done) {
   auto weak = std::make_shared<WeakArrays>(results.begin(), results.end());
   for (const Record& result : results) result->Expect(1);
-  const OpId op = fabric_->ops().Add(host, std::move(weak), std::move(done));
-  if (fabric_->recorder().on()) Trace(op, "arrays");
+  const OpId op = names.NextOp(host);
+  fabric_->ops().Add(host, op, std::move(weak), std::move(done));
+  if (fabric_->recorder().on()) Trace(host, op, "arrays");
   return op;
 }
 
-void SessionContext::Trace(OpId op, const std::string& what, gang::GangId gang) {
-  fabric_->recorder().Instant(trace::Kind::kRequest, absl::StrCat("client ", id_.v), what, {.flow = op.v, .gang = gang.v});
+void SessionContext::Trace(HostId host, OpId op, const std::string& what, gang::GangId gang) {
+  fabric_->recorder().Instant(trace::Kind::kRequest, absl::StrCat("client ", id_.v), what,
+                              {.flow = FlowOf(host, op.v), .gang = gang.v});
 }
 
 }  // namespace pw::controller

@@ -1,5 +1,5 @@
-// SessionContext: what all parts of a session use: its number, the hosts (Fabric), its devices and its arrays, with the operations on
-// them that several parts need.
+// SessionContext: what all parts of a session use: its number, the hosts (Fabric), its devices, its arrays and the names of what it makes,
+// with the operations on them that several parts need.
 //
 // A part gets the context, and the other parts that it uses, as pointers. SessionImpl owns them all and declares a part after those
 // that it uses, so they outlive it. A callback that may run after the session's end holds `alive` and does nothing once that has
@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "pathways/controller/arrays/array_table.h"
 #include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/names/request_names.h"
 #include "pathways/controller/session.h"
 #include "pathways/controller/session/context/session_devices.h"
 
@@ -33,13 +34,14 @@ class SessionContext {
 
   // `fabric` must outlive this.
   SessionContext(SessionId id, Fabric* fabric)
-      : id_(id), fabric_(fabric), devices_(&fabric->devices()), arrays_(fabric->limits().handles) {}
+      : id_(id), fabric_(fabric), devices_(&fabric->devices()), arrays_(fabric->limits().handles), names_(id) {}
 
   SessionId id() const { return id_; }
   Fabric* fabric() const { return fabric_; }
   SessionDevices& devices() { return devices_; }
   ArrayTable& arrays() { return arrays_; }
   const ArrayTable& arrays() const { return arrays_; }
+  SessionNames& names() { return names_; }
   // Returns the spec of an array without a known shape.
   const SpecPtr& no_spec() const { return no_spec_; }
   std::weak_ptr<bool> alive() const { return alive_; }
@@ -59,6 +61,7 @@ class SessionContext {
   absl::Status Fail(Arrays results, absl::Span<const SpecPtr> specs, const absl::Status& error);
   // `spec` may be null: the shape is not known.
   void InsertError(Handle result, SpecPtr spec, const absl::Status& error);
+  ArrayId NewArrayId() { return ArrayId(names_.now().NextId()); }
   // Returns a new array with one completion outstanding: the caller gives it by OnDone when all commands are planned.
   Record NewRecord(const SpecPtr& spec);
   // Returns OK if an array of this client can have the spec.
@@ -72,10 +75,12 @@ class SessionContext {
   // Returns the entries of live arrays, or the error of the first handle that has none.
   absl::StatusOr<std::vector<ArrayEntry>> LiveEntries(Arrays arrays);
 
-  // Returns the number of a new command for the host; each of `results` waits for its completion.
+  // Returns the name of a new command for the host; each of `results` waits for its completion.
   OpId NameOp(HostId host, const std::vector<Record>& results, OpsInFlight::Callback done = nullptr);
+  // Like NameOp, for a command that `names` names.
+  OpId NameOp(NameScope& names, HostId host, const std::vector<Record>& results, OpsInFlight::Callback done = nullptr);
   // Records the op in a trace. REQUIRES: the recorder is on.
-  void Trace(OpId op, const std::string& what, gang::GangId gang = {});
+  void Trace(HostId host, OpId op, const std::string& what, gang::GangId gang = {});
 
  private:
   const SessionId id_;
@@ -83,6 +88,7 @@ class SessionContext {
   SessionDevices devices_;
   const SpecPtr no_spec_ = std::make_shared<const ArraySpec>();
   ArrayTable arrays_;
+  SessionNames names_;
   absl::Status refusal_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -165,7 +165,7 @@ void SessionFunctions::AwaitStrings(Handle result, uint32_t index, const Session
   StringCells cells;
   for (int shard = 0; shard < spec->sharding.num_shards(); ++shard) {
     const HostId host = fabric_->topology().FindDevice(spec->sharding.devices()[shard])->host;
-    const uint64_t query = fabric_->NextId();
+    const uint64_t query = context_->names().now().NextId();
     auto cell = cells.emplace_back(std::make_shared<StringCell>());
     fabric_->descriptions().Add(query, host, context_->id(), [cell](absl::StatusOr<::pathways::v1::Described> described) {
       const absl::Status status = described.ok() ? session::StatusFrom(described->status()) : described.status();
@@ -186,7 +186,7 @@ void SessionFunctions::Drop(std::shared_ptr<const program::Executable> function)
   for (auto& [stream, calls] : waiting_) calls.back().to_drop.push_back(dropped);
 }
 
-OpId SessionFunctions::NameOp(const Call& call, HostId host, const std::shared_ptr<WeakArrays>& waiting) {
+void SessionFunctions::AddOp(const Call& call, HostId host, OpId op, const std::shared_ptr<WeakArrays>& waiting) {
   OpsInFlight::Callback done = nullptr;
   if (call.run != nullptr) {
     ++call.run->missing;
@@ -195,9 +195,8 @@ OpId SessionFunctions::NameOp(const Call& call, HostId host, const std::shared_p
       if (--run->missing == 0) run->AnswerWaiter(*fabric);
     };
   }
-  const OpId op = fabric_->ops().Add(host, waiting, std::move(done));
-  if (fabric_->recorder().on()) context_->Trace(op, call.function.name);
-  return op;
+  fabric_->ops().Add(host, op, waiting, std::move(done));
+  if (fabric_->recorder().on()) context_->Trace(host, op, call.function.name);
 }
 
 void SessionFunctions::Launch(const Call& call) {
@@ -215,7 +214,7 @@ void SessionFunctions::Launch(const Call& call) {
   AddStringArguments(call, &outgoing);  // before arrays are inserted, which moves the entries
   for (size_t i = 0; i < call.results.size(); ++i) {
     SessionContext::SpecPtr spec = record.output_spec(static_cast<int>(i));
-    results.push_back(ArrayId(fabric_->NextId()));
+    results.push_back(context_->NewArrayId());
     if (spec->dtype == buffers::DType::kString) {
       AwaitStrings(call.results[i], static_cast<uint32_t>(i), spec, &queries);
       continue;
@@ -232,8 +231,10 @@ void SessionFunctions::Launch(const Call& call) {
   plan.args = args;
   plan.results = results;
   plan.stream = call.stream;
+  const OpId op = context_->names().now().NextOpOfAll();
   for (HostId host : record.hosts) {
-    Command command = dispatch::MakeExecute(plan, NameOp(call, host, waiting));
+    AddOp(call, host, op, waiting);
+    Command command = dispatch::MakeExecute(plan, op);
     for (auto& query : queries[host]) *command.mutable_execute()->add_string_results() = std::move(query);
     outgoing.commands.emplace_back(host, std::move(command));
   }

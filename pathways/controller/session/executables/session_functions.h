@@ -57,7 +57,7 @@ class SessionFunctions {
   ::pathways::v1::Command LoadCommand(const program::Executable& record, const CompileRequest& request) const;
   void OnLoaded(Pending& pending);
   void AwaitStrings(Handle result, uint32_t index, const SessionContext::SpecPtr& spec, StringQueries* queries);
-  OpId NameOp(const Call& call, HostId host, const std::shared_ptr<WeakArrays>& waiting);
+  void AddOp(const Call& call, HostId host, OpId op, const std::shared_ptr<WeakArrays>& waiting);
   void AddStringArguments(const Call& call, Outgoing* outgoing) const;
   void SendInOrder(uint64_t stream, Outgoing outgoing);
   void Advance(uint64_t stream);

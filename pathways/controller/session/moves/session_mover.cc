@@ -72,6 +72,7 @@ void SessionMover::Abandon() {
 }
 
 SessionMover::Record SessionMover::MoveRecord(const Record& from, const ArraySpec& from_spec, const SpecPtr& spec) {
+  const SessionNames::Outside outside(&context_->names());  // moves follow from what others do, too
   Record to = context_->NewRecord(spec);
   if (absl::Status keeps = CheckKeepsLayout(fabric_->topology(), from_spec, *spec); !keeps.ok()) {
     to->Poison(keeps);
@@ -79,7 +80,7 @@ SessionMover::Record SessionMover::MoveRecord(const Record& from, const ArraySpe
   }
   const dispatch::MoveCall call{context_->id(), from->id(), &from_spec, to->id(), spec.get()};
   dispatch::PlanMove(
-      fabric_->topology(), call, dispatch::ShardwisePlan(*spec), [&] { return fabric_->NextId(); },
+      fabric_->topology(), call, dispatch::ShardwisePlan(*spec), [&] { return context_->names().now().NextId(); },
       [&](HostId host) { return context_->NameOp(host, {to}); }, fabric_->outbox());
   fabric_->gangs().Derive(context_->id(), to->id(), {from->id()});
   to->OnDone(absl::OkStatus());

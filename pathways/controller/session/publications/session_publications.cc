@@ -153,6 +153,7 @@ absl::Status SessionPublications::TryPublish(const Program& program, const Execu
   }
   if (program.part == 0) begun.note = program.note;
   for (size_t i = 0; i < entries.size(); ++i) {
+    const SessionNames::Part part(&context_->names(), {1, 1});
     if (entries[i].is_error()) {
       begun.error.Update(entries[i].record->status());
       continue;
@@ -209,7 +210,13 @@ absl::Status SessionPublications::TryRead(const Program& program, const std::vec
   if (pin == pins_.end())
     return absl::FailedPreconditionError(
         absl::StrCat("this session has asked for no version of '", program.name, "', or has read it already"));
+  const auto& arrays = pin->second.version->arrays;
   for (size_t i = 0; i < results.size(); ++i) {
+    const uint32_t number = program.numbers[i];
+    const uint64_t from = number < arrays.size() ? arrays[number].spec->sharding.devices().size() : 0;
+    NameNeed need = ArrayCopier::NeedOf(from * program.spec(i)->sharding.devices().size());
+    need += {1, 1};  // the alias
+    const SessionNames::Part part(&context_->names(), need);
     const absl::Status status = ReadOne(pin->second, program.numbers[i], results[i], program.spec(i));
     if (!status.ok()) context_->InsertError(results[i], program.spec(i), status);
   }

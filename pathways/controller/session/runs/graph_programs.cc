@@ -68,6 +68,22 @@ absl::StatusOr<GraphPrograms::EntryRef> GraphPrograms::MakeAnew(const ProgramEnt
   return entry;
 }
 
+namespace {
+
+// A run needs all name slots, and one name by which it is known. It has an op, and so has each stage. In sequential dispatch a host has two
+// ops for each command.
+NameNeed NeedOf(const ProgramEntry& entry) {
+  uint64_t commands = 0;
+  for (const dispatch::LoweredHost& part : entry.lowered.hosts) commands = std::max<uint64_t>(commands, part.commands.size());
+  uint64_t computes = 0;
+  for (const program::Node& node : entry.program().nodes) computes += node.kind == NodeKind::kCompute ? 1 : 0;
+  NameNeed need{2, 1};
+  need += {entry.lowered.names, std::max(computes, 2 * commands)};
+  return need;
+}
+
+}  // namespace
+
 // Lowers the IR to a dataflow graph, for the current mapping.
 absl::Status GraphPrograms::Lower(ProgramEntry& entry, program::Program program,
                                   std::vector<program::ExecutablePtr> executables) {
@@ -78,6 +94,7 @@ absl::Status GraphPrograms::Lower(ProgramEntry& entry, program::Program program,
   for (const auto& result : steps.results) specs->push_back(*result.spec);
   entry.typed = std::make_shared<program::TypedProgram>(
       program::TypedProgram{std::move(program), std::move(executables), std::move(specs)});
+  entry.need = NeedOf(entry);
   return absl::OkStatus();
 }
 
@@ -103,10 +120,10 @@ absl::Status GraphPrograms::CheckLoaded(const ProgramEntry& entry) const {
   return absl::OkStatus();
 }
 
-void GraphPrograms::Start(const std::shared_ptr<const ProgramEntry>& entry, std::vector<Record> args, std::vector<Record> results,
-                          const std::shared_ptr<ExecuteRun>& run) {
-  if (!fabric_->sequential_dispatch()) return SendRun(entry, args, results, run);
-  const uint64_t key = fabric_->NextId();
+void GraphPrograms::Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, std::vector<Record> args,
+                          std::vector<Record> results, const std::shared_ptr<ExecuteRun>& run) {
+  if (!fabric_->sequential_dispatch()) return SendRun(entry, std::move(names), args, results, run);
+  const uint64_t key = names.NextId();
   runs_.insert({key, std::make_shared<ProgramRun>(ProgramRun{entry, {results.begin(), results.end()}, 1})});
   if (run != nullptr) ++run->missing;
   auto done = [this, alive = context_->alive(), key, run, fabric = fabric_](const absl::Status& status) {
@@ -115,22 +132,24 @@ void GraphPrograms::Start(const std::shared_ptr<const ProgramEntry>& entry, std:
     run->status.Update(status);
     if (--run->missing == 0) run->AnswerWaiter(*fabric);
   };
-  std::make_shared<SequentialRun>(fabric_, context_->id(), context_->alive(), entry, std::move(args), std::move(results),
-                                  std::move(done))
+  std::make_shared<SequentialRun>(fabric_, context_->id(), std::move(names), context_->alive(), entry, std::move(args),
+                                  std::move(results), std::move(done))
       ->Start();
 }
 
-void GraphPrograms::SendRun(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+void GraphPrograms::SendRun(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
                             const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
   auto underway = std::make_shared<ProgramRun>();
   underway->entry = entry;
   underway->results.assign(results.begin(), results.end());
   underway->left = entry->graph.has_value() ? static_cast<int>(entry->lowered.graph->hosts().size()) : 0;
-  const uint64_t base = fabric_->ReserveIds(entry->lowered.names + 1);
+  const uint64_t base = names.ReserveIds(entry->lowered.names + 1);
   if (underway->left > 0) runs_.insert({base, underway});  // a program without values has no host
   const bool joint = ReportGroups::Join(static_cast<size_t>(underway->left));
   absl::flat_hash_map<HostId, std::string> arguments;
-  const std::vector<Gangs::Ticket> stages = SubmitStages(*entry, args, results);
+  const OpId op = names.NextOpOfAll(joint);
+  const uint64_t launches = entry->lowered.spans ? fabric_->ReserveIds(entry->lowered.names) : 0;
+  const Stages stages = SubmitStages(*entry, names, args, results);
   for (size_t h = 0; h < entry->lowered.hosts.size(); ++h) {
     const dispatch::LoweredHost& part = entry->lowered.hosts[h];
     if (part.commands.empty()) continue;  // has an argument that nothing uses
@@ -138,9 +157,10 @@ void GraphPrograms::SendRun(const std::shared_ptr<const ProgramEntry>& entry, co
     for (uint32_t r : part.results) waiting->push_back(results[r]);
     if (run != nullptr) ++run->missing;
     const bool computes = stages.size() == 1 && entry->stages->planned()[0].executes[h] > 0;
-    const gang::GangId only = computes ? stages[0].gang : gang::GangId();  // with several stages, each has an op of its own
-    const OpId op = fabric_->ops().Add(
-        part.host, std::move(waiting),
+    const gang::GangId only =
+        computes ? stages[0].ticket.gang : gang::GangId();  // with several stages, each has an op of its own
+    fabric_->ops().Add(
+        part.host, op, std::move(waiting),
         [this, alive = context_->alive(), base, underway, run, fabric = fabric_](const absl::Status& status,
                                                                                  std::optional<double>) {
           if (--underway->left == 0 && !alive.expired()) runs_.erase(base);
@@ -148,11 +168,11 @@ void GraphPrograms::SendRun(const std::shared_ptr<const ProgramEntry>& entry, co
           run->status.Update(status);
           if (--run->missing == 0) run->AnswerWaiter(*fabric);
         },
-        only, joint);
+        only);
     ::pathways::v1::ProgramRun message;
     message.set_op(op.v);
-    message.set_session(context_->id().v);
     message.set_base(base);
+    message.set_launches(launches);
     AddStages(*entry, h, stages, &message);
     for (uint32_t k : part.args) message.add_args(args[k]->id().v);
     for (uint32_t k : part.results) message.add_results(results[k]->id().v);
@@ -162,8 +182,8 @@ void GraphPrograms::SendRun(const std::shared_ptr<const ProgramEntry>& entry, co
 }
 
 // Each stage is a gang that follows the previous one. The results are due from the last.
-GraphPrograms::Tickets GraphPrograms::SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args,
-                                                   const std::vector<Record>& results) {
+GraphPrograms::Stages GraphPrograms::SubmitStages(const ProgramEntry& entry, NameScope& names, const std::vector<Record>& args,
+                                                  const std::vector<Record>& results) {
   Gangs& gangs = fabric_->gangs();
   const std::vector<ProgramStage>& stages =
       entry.stages->Plan({[&](ExecutableId id) {
@@ -172,7 +192,7 @@ GraphPrograms::Tickets GraphPrograms::SubmitStages(const ProgramEntry& entry, co
                             return ns == gangs.scheduler().options().default_cost_ns ? -1 : ns;
                           },
                           [&] { return ExecutableId(fabric_->NextId()); }});
-  std::vector<Gangs::Ticket> tickets;
+  Stages submitted;
   std::vector<ArrayId> arg_ids, result_ids;
   for (const Record& arg : args) arg_ids.push_back(arg->id());
   for (const Record& result : results) result_ids.push_back(result->id());
@@ -180,40 +200,42 @@ GraphPrograms::Tickets GraphPrograms::SubmitStages(const ProgramEntry& entry, co
     Gangs::Launch launch{context_->id(), stage.id, stage.devices, stage.hosts, {}, {}, entry.any_donated};
     launch.args = arg_ids;
     launch.name = entry.program().name;
-    if (tickets.size() + 1 == stages.size()) launch.results = result_ids;
-    if (!tickets.empty()) launch.after = tickets.back().gang;
-    tickets.push_back(gangs.Submit(launch));
+    if (submitted.size() + 1 == stages.size()) launch.results = result_ids;
+    if (!submitted.empty()) launch.after = submitted.back().ticket.gang;
+    submitted.push_back({gangs.Submit(launch), OpId()});
+    if (stages.size() > 1) submitted.back().op = names.NextOpOfAll(ReportGroups::Join(stage.hosts.size()));
   }
-  if (!stages.empty()) return tickets;
+  if (!stages.empty()) return submitted;
   for (ArrayId result : result_ids) {  // there are only copies
     for (ArrayId arg : arg_ids) gangs.Derive(context_->id(), result, {arg});
   }
-  return tickets;
+  return submitted;
 }
 
 // Adds the stages to the message for host `h`. With several stages, each has an op of its own, which completes its gang.
-void GraphPrograms::AddStages(const ProgramEntry& entry, size_t h, const Tickets& tickets, ::pathways::v1::ProgramRun* message) {
+void GraphPrograms::AddStages(const ProgramEntry& entry, size_t h, const Stages& submitted, ::pathways::v1::ProgramRun* message) {
   const HostId host = entry.lowered.hosts[h].host;
   const bool traced = fabric_->recorder().on();
   const std::vector<ProgramStage>& stages = entry.stages->planned();
-  for (size_t s = 0; s < tickets.size(); ++s) {
+  for (size_t s = 0; s < submitted.size(); ++s) {
     const bool executes = stages[s].executes[h] > 0;
-    uint64_t op = message->op();
-    if (tickets.size() > 1) {
+    const Gangs::Ticket& ticket = submitted[s].ticket;
+    OpId op(message->op());
+    if (submitted.size() > 1) {
+      op = executes ? submitted[s].op : OpId();
+      if (executes) fabric_->ops().Add(host, op, nullptr, nullptr, ticket.gang);
       auto& stage = *message->add_stages();
-      op = executes ? fabric_->ops().Add(host, nullptr, nullptr, tickets[s].gang, ReportGroups::Join(stages[s].hosts.size())).v
-                    : 0;
-      stage.set_op(op);
-      stage.set_grant(tickets[s].grant());
+      stage.set_op(op.v);
+      stage.set_grant(ticket.grant());
       stage.set_executes(stages[s].executes[h]);
-      if (traced) stage.set_gang(tickets[s].gang.v);
+      if (traced) stage.set_gang(ticket.gang.v);
     } else {
-      message->set_grant(tickets[s].grant());
-      if (traced) message->set_gang(tickets[s].gang.v);
+      message->set_grant(ticket.grant());
+      if (traced) message->set_gang(ticket.gang.v);
     }
-    if (traced && executes) context_->Trace(OpId(op), entry.program().name, tickets[s].gang);
+    if (traced && executes) context_->Trace(host, op, entry.program().name, ticket.gang);
   }
-  if (traced && tickets.size() != 1) context_->Trace(OpId(message->op()), entry.program().name);
+  if (traced && submitted.size() != 1) context_->Trace(host, OpId(message->op()), entry.program().name);
 }
 
 // Pending results on these devices get the error, with the node that would have made them.

@@ -39,23 +39,28 @@ class GraphPrograms {
   // Returns OK if the program is on all its hosts.
   absl::Status CheckLoaded(const ProgramEntry& entry) const;
 
-  // Starts a run. `run`: gets the outcome; may be null.
-  void Start(const std::shared_ptr<const ProgramEntry>& entry, std::vector<Record> args, std::vector<Record> results,
-             const std::shared_ptr<ExecuteRun>& run);
+  // Starts a run. `names`: as many as the entry needs. `run`: gets the outcome; may be null.
+  void Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, std::vector<Record> args,
+             std::vector<Record> results, const std::shared_ptr<ExecuteRun>& run);
   // Starts a run in parallel dispatch: every host gets its message, all at once.
-  void SendRun(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+  void SendRun(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
                const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
   // Gives pending results on these devices the error, with the node that would have made them.
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error);
   size_t num_runs() const { return runs_.size(); }
 
  private:
-  using Tickets = std::vector<Gangs::Ticket>;  // one for each stage of a run
+  struct Stage {
+    Gangs::Ticket ticket;
+    OpId op;  // completes its gang; not set if it is the only one
+  };
+  using Stages = std::vector<Stage>;
 
   absl::Status Lower(ProgramEntry& entry, program::Program program, Executables executables);
   absl::Status Load(ProgramEntry& entry);
-  Tickets SubmitStages(const ProgramEntry& entry, const std::vector<Record>& args, const std::vector<Record>& results);
-  void AddStages(const ProgramEntry& entry, size_t host, const Tickets& tickets, ::pathways::v1::ProgramRun* message);
+  Stages SubmitStages(const ProgramEntry& entry, NameScope& names, const std::vector<Record>& args,
+                      const std::vector<Record>& results);
+  void AddStages(const ProgramEntry& entry, size_t host, const Stages& submitted, ::pathways::v1::ProgramRun* message);
 
   SessionContext* const context_;
   Fabric* const fabric_;

@@ -60,6 +60,7 @@ absl::StatusOr<JitCalls::Call> JitCalls::Check(const ExecuteRequest& request) {
         absl::StrCat("program ", record.name, " has ", record.outputs.size(), " results, not ", call.results.size()));
   }
   PW_RETURN_IF_ERROR(context_->arrays().CheckNew(call.results));
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom({call.results.size(), 1}));
   if (request.args.size() != record.parameters.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("program ", record.name, " takes ", record.parameters.size(), " arguments, not ", request.args.size()));
@@ -103,7 +104,7 @@ void JitCalls::Launch(const ExecuteRequest& request, Call& call, const std::shar
     effects = std::make_shared<buffers::LogicalArray>(ArrayId(), context_->id(), context_->no_spec(), hosts, nullptr);
   for (size_t i = 0; i < call.results.size(); ++i) {
     SessionContext::SpecPtr spec = record.output_spec(static_cast<int>(i));
-    auto array = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), spec, hosts, group);
+    auto array = std::make_shared<buffers::LogicalArray>(context_->NewArrayId(), context_->id(), spec, hosts, group);
     results.push_back(array->id());
     waiting->push_back(array);
     context_->arrays().Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, effects});
@@ -122,12 +123,13 @@ void JitCalls::Launch(const ExecuteRequest& request, Call& call, const std::shar
                              ticket.grant(),
                              hosts > 1 ? fabric_->NextId() : 0,
                              fabric_->recorder().on() ? ticket.gang.v : 0};
+  const OpId op = context_->names().now().NextOpOfAll(run == nullptr && ReportGroups::Join(record.hosts.size()));
   auto add_op = [&](HostId host) {
-    if (run == nullptr) return fabric_->ops().Add(host, waiting, nullptr, ticket.gang, ReportGroups::Join(record.hosts.size()));
+    if (run == nullptr) return fabric_->ops().Add(host, op, waiting, nullptr, ticket.gang);
     const std::string platform = fabric_->topology().FindHost(host)->platform_name;
     ++run->missing;
-    return fabric_->ops().Add(
-        host, waiting,
+    fabric_->ops().Add(
+        host, op, waiting,
         [run, platform, fabric = fabric_](const absl::Status& status, std::optional<double> microseconds) {
           run->status.Update(status);
           // Hosts run in parallel: the slowest one counts.
@@ -139,8 +141,8 @@ void JitCalls::Launch(const ExecuteRequest& request, Call& call, const std::shar
         ticket.gang);
   };
   auto name_op = [&](HostId host) {
-    const OpId op = add_op(host);
-    if (fabric_->recorder().on()) context_->Trace(op, record.name, ticket.gang);
+    add_op(host);
+    if (fabric_->recorder().on()) context_->Trace(host, op, record.name, ticket.gang);
     return op;
   };
   dispatch::PlanExecute(plan, name_op, fabric_->outbox());

@@ -18,7 +18,7 @@ using program::Step;
 // State of a run whose steps are taken one after another.
 struct ProgramSteps::Turns {
   std::shared_ptr<const Gangs::Barrier> place;  // of the whole run, in the order of the session's work
-  std::function<void(const StepsRun&)> done;    // called when its results exist or have failed
+  std::function<void(StepsRun&)> done;          // called when its results exist or have failed
   std::vector<int> last_taken;                  // for each value the last step that takes it
   size_t next = 0;                              // the next step to begin
   size_t under_way = 0;                         // steps in flight
@@ -32,6 +32,8 @@ struct ProgramSteps::StepsRun {
   std::vector<Record> results;
   std::shared_ptr<ExecuteRun> run;  // may be null
   std::unique_ptr<Turns> turns;     // null: all steps have begun at once
+  NameScope names;                  // for its arguments and results
+  std::vector<NameScope> names_of;  // for each step
 };
 
 struct ProgramSteps::HostCallRun {
@@ -42,6 +44,7 @@ struct ProgramSteps::HostCallRun {
   absl::Status error;
   std::vector<Handle> operands;  // that the client fetches
   std::vector<Expected> outputs;
+  NameScope end;  // names for its results
 };
 
 struct ProgramSteps::SelectRun {
@@ -49,12 +52,26 @@ struct ProgramSteps::SelectRun {
   int node = 0;
   std::vector<Record> inputs;
   std::vector<Expected> outputs;
+  NameScope branch, end;  // names for the chosen branch, and for what fulfils the outputs
 };
 
-void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+ProgramSteps::StepsRef ProgramSteps::NewRun(const std::shared_ptr<const ProgramEntry>& entry, NameScope names,
+                                            std::vector<Record> results, const std::shared_ptr<ExecuteRun>& run) {
+  std::vector<NameScope> names_of;
+  for (const NameNeed& need : entry->steps->needs) names_of.push_back(names.Take(need));
+  return std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(entry->steps->cut.specs.size()), std::move(results), run,
+                                             nullptr, std::move(names), std::move(names_of)});
+}
+
+// REQUIRES: the step is one of the run's program.
+NameScope& ProgramSteps::NamesOf(StepsRun& steps, const Step& step) {
+  return steps.names_of[static_cast<size_t>(&step - steps.entry->steps->cut.steps.data())];
+}
+
+void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
                          const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
   const program::Cut& cut = entry->steps->cut;
-  auto steps = std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(cut.specs.size()), results, run, nullptr});
+  StepsRef steps = NewRun(entry, std::move(names), results, run);
   if (fabric_->sequential_dispatch()) return StartInTurn(std::move(steps), args);
   TakeArgs(*steps, args, false);
   for (const Step& step : cut.steps) StartStep(steps, step);
@@ -90,24 +107,25 @@ void ProgramSteps::TakeArgs(StepsRun& steps, const std::vector<Record>& args, bo
     const absl::Span<const Record> given = absl::MakeSpan(args).subspan(next, count);
     next += count;
     const bool anew = node.apart || (all_named_anew && !node.donated);
-    steps.values[node.first_output] = anew ? arrays_.AliasOf(entry, node.first_output, given) : given[0];
+    steps.values[node.first_output] = anew ? arrays_.AliasOf(steps.names, entry, node.first_output, given) : given[0];
   }
 }
 
 void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
   StepsRun& run = *steps;
+  NameScope& names = NamesOf(run, step);
   const std::shared_ptr<const ProgramEntry> part(run.entry, run.entry->steps->parts[step.part].get());  // WN-4
   std::vector<Record> args, results;
   for (int value : step.inputs) args.push_back(run.values[value]);
   for (int value : step.outputs) {
-    results.push_back(arrays_.NewResult(*part, results.size()));
+    results.push_back(arrays_.NewResult(names, *part, results.size()));
     run.values[value] = results.back();
   }
   for (int result : step.results) results.push_back(run.results[result]);
   if (run.turns == nullptr)
-    graphs_->SendRun(part, args, results, run.run);
+    graphs_->SendRun(part, std::move(names), args, results, run.run);
   else
-    SendPartInTurn(steps, part, args, std::move(results));
+    SendPartInTurn(steps, std::move(names), part, args, std::move(results));
   for (size_t i = 0; i < args.size(); ++i) {
     if (part->arguments[i].donated) args[i]->Donate();
   }
@@ -115,9 +133,9 @@ void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
 
 void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
   const ProgramEntry& entry = *run->entry;
-  auto call = std::make_shared<HostCallRun>();
-  call->steps = run;
-  call->node = step.node;
+  NameScope& names = NamesOf(*run, step);
+  NameScope end = names.Take({2 * step.outputs.size(), 2 * step.outputs.size()});
+  auto call = std::make_shared<HostCallRun>(HostCallRun{run, step.node, {}, 0, absl::OkStatus(), {}, {}, std::move(end)});
   call->call.callback = entry.program().nodes[step.node].callback;
   for (int value : step.inputs) {
     const buffers::ArraySpec& spec = run->values[value]->spec();
@@ -125,7 +143,7 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
   }
   call->call.data.resize(step.inputs.size());
   for (int value : step.outputs) {
-    call->outputs.push_back(arrays_.Expect(entry, value, arrays_.New(entry, value)));
+    call->outputs.push_back(arrays_.Expect(entry, value, arrays_.New(names, entry, value)));
     run->values[value] = call->outputs.back().record;
   }
   if (run->run != nullptr) run->run->BeginNode();
@@ -133,7 +151,7 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
   call->left = step.inputs.size() + 1;  // plus one for this function
   for (size_t i = 0; i < step.inputs.size(); ++i) {
     const Record& operand = run->values[step.inputs[i]];
-    arrays_.FetchValue(entry, step.inputs[i], operand,
+    arrays_.FetchValue(names, entry, step.inputs[i], operand,
                        [this, alive = context_->alive(), call, operand, i](absl::StatusOr<Bytes> bytes) {
                          if (alive.expired()) return;
                          call->error.Update(bytes.status());
@@ -150,12 +168,13 @@ void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
 // The client fetches the operands itself, and hosts take the results from it: the controller gets no byte of them. Until then
 // another computation may overwrite an operand, so the client reads it under a name of our own.
 void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const Step& step) {
-  const StepsRun& run = *call->steps;
+  StepsRun& run = *call->steps;
   session::NodeCall message;
   message.callback = call->call.callback;
   std::vector<Record> operands;
   for (int value : step.inputs) {
-    const Record operand = run.turns == nullptr ? arrays_.AliasOf(*run.entry, value, {run.values[value]}) : run.values[value];
+    const Record operand =
+        run.turns == nullptr ? arrays_.AliasOf(NamesOf(run, step), *run.entry, value, {run.values[value]}) : run.values[value];
     operands.push_back(operand);
     call->operands.push_back(context_->arrays().NewHandle());
     context_->arrays().Insert(call->operands.back(), {operand, operand->shared_spec(), nullptr});
@@ -171,11 +190,13 @@ void ProgramSteps::CallByLane(session::LaneListener& client, const std::shared_p
                     });
 }
 
-void ProgramSteps::EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results) {
+void ProgramSteps::EndCallByLane(HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results) {
   context_->arrays().Erase(call.operands).IgnoreError();
   const absl::Status status = FulfilResults(
       call, results, [](const session::LaneResult& result) { return result.bytes; },
-      [this](const Expected& expected, const session::LaneResult& result) { return arrays_.PutFromLane(expected, result); });
+      [&](const Expected& expected, const session::LaneResult& result) {
+        return arrays_.PutFromLane(call.end, expected, result);
+      });
   for (size_t i = 0; !status.ok() && results.ok() && i < results->size(); ++i) {
     arrays_.LaneBuffer((*results)[i].buffer);  // dropped at once: no host will ask for it
   }
@@ -193,7 +214,7 @@ void ProgramSteps::CallHost(const std::shared_ptr<HostCallRun>& call) {
 }
 
 template <class Result, class Size, class Put>
-absl::Status ProgramSteps::FulfilResults(const HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size,
+absl::Status ProgramSteps::FulfilResults(HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size,
                                          Put put) {
   absl::Status status = results.status();
   if (status.ok()) {
@@ -204,9 +225,9 @@ absl::Status ProgramSteps::FulfilResults(const HostCallRun& call, const absl::St
   status = call.steps->entry->program().At(call.node, status);
   for (size_t i = 0; i < call.outputs.size(); ++i) {
     if (status.ok())
-      arrays_.Fulfil(call.outputs[i], put(call.outputs[i], (*results)[i]));
+      arrays_.Fulfil(call.end, call.outputs[i], put(call.outputs[i], (*results)[i]));
     else
-      arrays_.Fulfil(call.outputs[i], status);
+      arrays_.Fulfil(call.end, call.outputs[i], status);
   }
   return status;
 }
@@ -225,40 +246,42 @@ absl::Status ProgramSteps::CheckResults(const HostCallRun& call, absl::Span<cons
   return absl::OkStatus();
 }
 
-void ProgramSteps::EndHostCall(const HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results) {
+void ProgramSteps::EndHostCall(HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results) {
   const absl::Status status = FulfilResults(
       call, results, [](const Bytes& result) { return result.size(); },
-      [this](const Expected& expected, const Bytes& result) { return arrays_.PutBytes(expected, result); });
+      [&](const Expected& expected, const Bytes& result) { return arrays_.PutBytes(call.end, expected, result); });
   EndWaiting(call.steps, status);
 }
 
 void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
   const ProgramEntry& entry = *run->entry;
   const program::Program& program = entry.program();
-  auto select = std::make_shared<SelectRun>();
-  select->steps = run;
-  select->node = step.node;
+  NameScope& names = NamesOf(*run, step);
+  NameScope branch = names.Take(entry.steps->LargestOf(program.nodes[step.node].branches));
+  NameScope end = names.Take({step.outputs.size(), step.outputs.size()});
+  auto select = std::make_shared<SelectRun>(SelectRun{run, step.node, {}, {}, std::move(branch), std::move(end)});
   for (size_t i = 1; i < step.inputs.size(); ++i) {
     const int value = step.inputs[i];
     // An argument that the client has a handle for may be overwritten by another computation before the branch is sent. So the
     // branch reads it under a name of our own.
     const bool named = run->turns == nullptr && program.nodes[program.producer_of[value]].kind == NodeKind::kArg;
-    select->inputs.push_back(named ? arrays_.AliasOf(entry, value, {run->values[value]}) : run->values[value]);
+    select->inputs.push_back(named ? arrays_.AliasOf(names, entry, value, {run->values[value]}) : run->values[value]);
   }
   for (int value : step.outputs) {
-    select->outputs.push_back(arrays_.Expect(entry, value, arrays_.New(entry, value)));
+    select->outputs.push_back(arrays_.Expect(entry, value, arrays_.New(names, entry, value)));
     run->values[value] = select->outputs.back().record;
   }
   if (run->run != nullptr) run->run->BeginNode();
   const Record& index = run->values[step.inputs[0]];
-  arrays_.FetchValue(entry, step.inputs[0], index, [this, alive = context_->alive(), select, index](absl::StatusOr<Bytes> bytes) {
-    if (!alive.expired()) EndSelect(select, bytes);
-  });
+  arrays_.FetchValue(names, entry, step.inputs[0], index,
+                     [this, alive = context_->alive(), select, index](absl::StatusOr<Bytes> bytes) {
+                       if (!alive.expired()) EndSelect(select, bytes);
+                     });
 }
 
 // The index is known, or has failed.
 void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::StatusOr<Bytes>& index) {
-  const SelectRun& select = *run;
+  SelectRun& select = *run;
   const ProgramEntry& entry = *select.steps->entry;
   const Node& node = entry.program().nodes[select.node];
   absl::Status status = index.status();
@@ -273,13 +296,13 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
   status = entry.program().At(select.node, status);
   if (status.ok() && select.steps->turns != nullptr) return StartBranchInTurn(branch, run);
   std::vector<Record> results;
-  for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(arrays_.NewResult(*branch, i));
-  if (status.ok()) Start(branch, select.inputs, results, select.steps->run);
+  for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(arrays_.NewResult(select.end, *branch, i));
+  if (status.ok()) Start(branch, std::move(select.branch), select.inputs, results, select.steps->run);
   for (size_t i = 0; i < select.outputs.size(); ++i) {
     if (status.ok())
-      arrays_.Fulfil(select.outputs[i], results[i]);
+      arrays_.Fulfil(select.end, select.outputs[i], results[i]);
     else
-      arrays_.Fulfil(select.outputs[i], status);
+      arrays_.Fulfil(select.end, select.outputs[i], status);
   }
   EndWaiting(select.steps, status);
 }
@@ -322,11 +345,11 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
   std::vector<Expected> expected;
   for (size_t r = 0; r < steps->results.size(); ++r) {
     const int value = entry.program().nodes[entry.program().results[r]].inputs[0];
-    expected.push_back(arrays_.Expect(entry, value, std::exchange(steps->results[r], arrays_.NewResult(entry, r))));
+    expected.push_back(arrays_.Expect(entry, value, std::exchange(steps->results[r], arrays_.NewResult(steps->names, entry, r))));
   }
   if (steps->run != nullptr) ++steps->run->missing;
-  steps->turns->done = [this, expected = std::move(expected)](const StepsRun& ended) {
-    for (size_t r = 0; r < expected.size(); ++r) arrays_.FulfilWith(expected[r], ended.results[r]);
+  steps->turns->done = [this, expected = std::move(expected)](StepsRun& ended) {
+    for (size_t r = 0; r < expected.size(); ++r) arrays_.FulfilWith(ended.names, expected[r], ended.results[r]);
     EndRun(ended.run, absl::OkStatus());
   };
   dispatch::ArrayOrder::Names names;
@@ -343,12 +366,12 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
 
 void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch,
                                      const std::shared_ptr<SelectRun>& select) {
-  auto steps = std::make_shared<StepsRun>(
-      StepsRun{branch, std::vector<Record>(branch->steps->cut.specs.size()), {}, select->steps->run, std::make_unique<Turns>()});
+  StepsRef steps = NewRun(branch, std::move(select->branch), {}, select->steps->run);
+  steps->turns = std::make_unique<Turns>();
   steps->turns->place = select->steps->turns->place;
-  for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(arrays_.NewResult(*branch, r));
-  steps->turns->done = [this, select](const StepsRun& ended) {
-    for (size_t r = 0; r < select->outputs.size(); ++r) arrays_.FulfilWith(select->outputs[r], ended.results[r]);
+  for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(arrays_.NewResult(select->end, *branch, r));
+  steps->turns->done = [this, select](StepsRun& ended) {
+    for (size_t r = 0; r < select->outputs.size(); ++r) arrays_.FulfilWith(select->end, select->outputs[r], ended.results[r]);
     EndWaiting(select->steps, absl::OkStatus());
   };
   TakeArgs(*steps, std::exchange(select->inputs, {}), false);
@@ -398,7 +421,7 @@ void ProgramSteps::EndStep(const StepsRef& steps) {
   if (--steps->turns->under_way == 0 && steps->turns->next == steps->entry->steps->cut.steps.size()) Advance(steps);
 }
 
-void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part,
+void ProgramSteps::SendPartInTurn(const StepsRef& steps, NameScope names, const std::shared_ptr<const ProgramEntry>& part,
                                   const std::vector<Record>& args, std::vector<Record> results) {
   auto done = [this, alive = context_->alive(), steps](const absl::Status& status) {
     if (alive.expired()) return;
@@ -408,8 +431,8 @@ void ProgramSteps::SendPartInTurn(const StepsRef& steps, const std::shared_ptr<c
   auto sent = [this, alive = context_->alive(), steps] {
     if (!alive.expired()) Advance(steps);
   };
-  std::make_shared<SequentialRun>(fabric_, context_->id(), context_->alive(), part, args, std::move(results), std::move(done),
-                                  SequentialRun::Part{steps->turns->place, std::move(sent)})
+  std::make_shared<SequentialRun>(fabric_, context_->id(), std::move(names), context_->alive(), part, args, std::move(results),
+                                  std::move(done), SequentialRun::Part{steps->turns->place, std::move(sent)})
       ->Start();
 }
 

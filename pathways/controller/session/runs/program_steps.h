@@ -23,6 +23,8 @@
 //   WN-5  in sequential dispatch a run waits for nothing of its session that began after it
 //   WN-6  a donated argument belongs to the run alone from the call on, though a computation may take it over much later. Its
 //         other handles are deleted, as after any donation
+//   WN-7  each step names what it makes from a scope of its own (names/request_names.h), and so does what it begins and what it ends:
+//         the order in which values come, and errors, change no name
 // Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive`.
 #pragma once
 
@@ -53,7 +55,8 @@ class ProgramSteps {
 
   // Replaces the donated arguments of a call by arrays that belong to the run (WN-6).
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
-  void Start(const std::shared_ptr<const ProgramEntry>& entry, const std::vector<Record>& args,
+  // `names`: as many as the entry needs.
+  void Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
              const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
 
  private:
@@ -68,12 +71,16 @@ class ProgramSteps {
   void StartPart(const StepsRef& steps, const program::Step& step);
   void StartHostCall(const StepsRef& steps, const program::Step& step);
   void CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const program::Step& step);
-  void EndCallByLane(const HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results);
+  void EndCallByLane(HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results);
   void CallHost(const std::shared_ptr<HostCallRun>& call);
-  void EndHostCall(const HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results);
+  void EndHostCall(HostCallRun& call, const absl::StatusOr<std::vector<Bytes>>& results);
   // Fulfils the call's outputs with the arrays that `put` makes of its results, or with the returned error. `size`: of a result.
   template <class Result, class Size, class Put>
-  absl::Status FulfilResults(const HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size, Put put);
+  absl::Status FulfilResults(HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size, Put put);
+  // Returns the state of a new run, with a scope for each step.
+  static StepsRef NewRun(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, std::vector<Record> results,
+                         const std::shared_ptr<ExecuteRun>& run);
+  static NameScope& NamesOf(StepsRun& steps, const program::Step& step);
   static absl::Status CheckResults(const HostCallRun& call, absl::Span<const uint64_t> bytes);
   void StartSelect(const StepsRef& steps, const program::Step& step);
   void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
@@ -87,8 +94,8 @@ class ProgramSteps {
   void TakeSteps(StepsRef steps);
   void Advance(StepsRef steps);
   void EndStep(const StepsRef& steps);
-  void SendPartInTurn(const StepsRef& steps, const std::shared_ptr<const ProgramEntry>& part, const std::vector<Record>& args,
-                      std::vector<Record> results);
+  void SendPartInTurn(const StepsRef& steps, NameScope names, const std::shared_ptr<const ProgramEntry>& part,
+                      const std::vector<Record>& args, std::vector<Record> results);
 
   // Takes the run's arguments. With `all_named_anew`, all that are not donated get names of their own.
   void TakeArgs(StepsRun& steps, const std::vector<Record>& args, bool all_named_anew);

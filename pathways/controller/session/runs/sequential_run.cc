@@ -13,7 +13,7 @@ std::vector<uint64_t> IdsOf(const std::vector<buffers::LogicalArray::Ref>& array
   return ids;
 }
 
-SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive,
+SequentialRun::SequentialRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> alive,
                              std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results, Done done, Part part)
     : fabric_(fabric),
       session_(session),
@@ -22,7 +22,9 @@ SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bo
       args_(std::move(args)),
       results_(std::move(results)),
       done_(std::move(done)),
-      base_(fabric->ReserveIds(entry_->lowered.names)),
+      names_(std::move(names)),
+      base_(names_.ReserveIds(entry_->lowered.names + 1)),
+      launches_(entry_->lowered.spans ? fabric->ReserveIds(entry_->lowered.names) : 0),
       part_(std::move(part)),
       is_part_(part_.place != nullptr),
       next_(entry_->lowered.hosts.size(), 0),
@@ -30,10 +32,10 @@ SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bo
   if (!is_part_) part_.place = std::make_shared<const Gangs::Barrier>(fabric->gangs().OpenBarrier(session));
 }
 
-SequentialRun::SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive,
+SequentialRun::SequentialRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> alive,
                              std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results, Done done)
-    : SequentialRun(fabric, session, std::move(alive), std::move(entry), std::move(args), std::move(results), std::move(done),
-                    Part()) {}
+    : SequentialRun(fabric, session, std::move(names), std::move(alive), std::move(entry), std::move(args), std::move(results),
+                    std::move(done), Part()) {}
 
 void SequentialRun::Start() {
   if (is_part_) return Next();
@@ -91,21 +93,21 @@ void SequentialRun::Send(size_t h) {
   const bool there = fabric_->outbox().HasHost(part.host);
   if (!there) node_status_[node_].Update(entry_->program().At(node_, fabric_->devices().Check(entry_->devices)));
   const std::vector<uint64_t> args = IdsOf(args_, part.args), results = IdsOf(results_, part.results);
-  const program::Binding binding{args, results, base_, session_.v};
+  const program::Binding binding{args, results, base_, launches_, session_.v};
   for (; next_[h] < part.commands.size() && part.node_of[next_[h]] == node_; ++next_[h]) {
     if (!there) continue;
     const ::pathways::v1::Command& command = part.commands[next_[h]];
     uint64_t op = 0;
     if (program::HasOp(command)) {
       ++left_;
-      op = fabric_->ops()
-               .Add(
-                   part.host, nullptr,
-                   [self = shared_from_this(), node = node_](const absl::Status& status, std::optional<double>) {
-                     self->Completed(node, status);
-                   },
-                   command.has_execute() ? ticket_.gang : gang::GangId())
-               .v;
+      const OpId name = names_.NextOp(part.host);
+      op = name.v;
+      fabric_->ops().Add(
+          part.host, name, nullptr,
+          [self = shared_from_this(), node = node_](const absl::Status& status, std::optional<double>) {
+            self->Completed(node, status);
+          },
+          command.has_execute() ? ticket_.gang : gang::GangId());
     }
     ::pathways::v1::Command bound = command;
     program::Bind(command, binding, op, &bound);
@@ -121,8 +123,10 @@ void SequentialRun::Send(size_t h) {
 // If the host is lost, the op completes with an error, which counts as enqueued.
 OpId SequentialRun::AskEnqueued(HostId host) {
   ++not_enqueued_;
-  return fabric_->ops().Add(host, nullptr,
-                            [self = shared_from_this()](const absl::Status&, std::optional<double>) { self->Enqueued(); });
+  const OpId op = names_.NextOp(host);
+  fabric_->ops().Add(host, op, nullptr,
+                     [self = shared_from_this()](const absl::Status&, std::optional<double>) { self->Enqueued(); });
+  return op;
 }
 
 void SequentialRun::Enqueued() {

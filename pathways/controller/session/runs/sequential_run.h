@@ -35,13 +35,13 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
     std::shared_ptr<const Gangs::Barrier> place;  // the place of the whole run
     std::function<void()> sent;                   // called when all nodes are enqueued, before `done`
   };
-  // Takes its place in the order of the session's work. Each of `results` waits for one completion, which this gives. `args` are held until
+  // Takes its place in the order of the session's work. `names`: as many as the entry needs. Each of `results` waits for one completion, which this gives. `args` are held until
   // the end. `alive` expires with the session.
-  SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry,
-                Arrays args, Arrays results, Done done);
+  SequentialRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> alive,
+                std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results, Done done);
   // For a part of a run that already has its place.
-  SequentialRun(Fabric* fabric, SessionId session, std::weak_ptr<bool> alive, std::shared_ptr<const ProgramEntry> entry,
-                Arrays args, Arrays results, Done done, Part part);
+  SequentialRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> alive,
+                std::shared_ptr<const ProgramEntry> entry, Arrays args, Arrays results, Done done, Part part);
 
   // Starts the run as soon as earlier commands with its arrays have been sent.
   void Start();
@@ -64,7 +64,8 @@ class SequentialRun : public std::enable_shared_from_this<SequentialRun> {
   Arrays args_;
   Arrays results_;
   Done done_;
-  const uint64_t base_;
+  NameScope names_;
+  const uint64_t base_, launches_;
   Part part_;  // for a run that is no part: holds its own place, no `sent`
   const bool is_part_;
   dispatch::ArrayOrder::Ticket order_ = 0;

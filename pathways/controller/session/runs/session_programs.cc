@@ -205,9 +205,10 @@ absl::Status SessionPrograms::CheckArgs(ProgramEntry& entry, absl::Span<const Ha
 }
 
 // An argument that is an error becomes a poisoned array on its hosts, so that exactly the nodes that depend on it fail.
-SessionPrograms::Record SessionPrograms::PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error) {
+SessionPrograms::Record SessionPrograms::PoisonedArgument(ArrayId id, const ProgramEntry::Argument& argument,
+                                                          const absl::Status& error) {
   HostGroup* group = fabric_->groups().Of(fabric_->topology(), argument.spec->sharding);
-  auto record = std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), argument.spec, 0, group);
+  auto record = std::make_shared<buffers::LogicalArray>(id, context_->id(), argument.spec, 0, group);
   for (HostId host : group->hosts()) {
     Command command;
     auto& poison = *command.mutable_poison();
@@ -231,6 +232,9 @@ absl::Status SessionPrograms::CheckCall(ProgramEntry& entry, const ExecuteReques
   PW_RETURN_IF_ERROR(entry.gone);
   PW_RETURN_IF_ERROR(context_->refusal());
   PW_RETURN_IF_ERROR(CheckArgs(entry, request.args, args));
+  NameNeed need = entry.need;
+  need += {results.size() + args->size(), 0};
+  PW_RETURN_IF_ERROR(context_->names().now().CheckRoom(need));
   return entry.steps != nullptr ? context_->devices().Check(entry.devices) : graphs_.CheckLoaded(entry);
 }
 
@@ -273,25 +277,31 @@ absl::StatusOr<ExecuteReply> SessionPrograms::Execute(const ExecuteRequest& requ
 void SessionPrograms::Start(const EntryRef& entry, const std::vector<ArrayEntry>& args, absl::Span<const Handle> results,
                             const std::shared_ptr<ExecuteRun>& run) {
   std::vector<Record> arg_records, result_records;
+  std::vector<ArrayId> result_ids;
+  for (size_t r = 0; r < results.size(); ++r) result_ids.push_back(context_->NewArrayId());
+  // Whether an argument is an error yet changes no other name.
+  const uint64_t poisoned = args.empty() ? 0 : context_->names().now().ReserveIds(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
-    arg_records.push_back(args[i].is_error() ? PoisonedArgument(entry->arguments[i], args[i].record->status()) : args[i].record);
+    const ArrayId id(poisoned + i * RequestName::kStep);
+    const ArrayEntry& arg = args[i];
+    arg_records.push_back(arg.is_error() ? PoisonedArgument(id, entry->arguments[i], arg.record->status()) : arg.record);
   }
   const bool sequential = fabric_->sequential_dispatch();
   for (size_t r = 0; r < results.size(); ++r) {
     const std::vector<HostId>& hosts = entry->lowered.result_hosts[r];
     SessionContext::SpecPtr spec = entry->result_spec(r);
-    auto record =
-        std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), spec,
-                                                sequential ? 1 : static_cast<int>(hosts.size()), fabric_->groups().Of(hosts));
+    auto record = std::make_shared<buffers::LogicalArray>(
+        result_ids[r], context_->id(), spec, sequential ? 1 : static_cast<int>(hosts.size()), fabric_->groups().Of(hosts));
     result_records.push_back(record);
     context_->arrays().Insert(results[r],
                               {std::move(record), std::move(spec), nullptr, false, run == nullptr ? nullptr : run->effects});
   }
+  NameScope names = context_->names().now().Take(entry->need);
   if (entry->steps != nullptr) {
     steps_.TakeOver(*entry, arg_records);
-    return steps_.Start(entry, arg_records, result_records, run);
+    return steps_.Start(entry, std::move(names), arg_records, result_records, run);
   }
-  graphs_.Start(entry, std::move(arg_records), std::move(result_records), run);
+  graphs_.Start(entry, std::move(names), std::move(arg_records), std::move(result_records), run);
 }
 
 void SessionPrograms::MakeAnew(absl::FunctionRef<bool(const ProgramEntry&)> concerned,

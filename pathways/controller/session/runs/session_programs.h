@@ -73,7 +73,7 @@ class SessionPrograms {
   absl::Status CheckCall(ProgramEntry& entry, const ExecuteRequest& request, const std::vector<Handle>& results,
                          std::vector<ArrayEntry>* args);
   absl::Status CheckArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
-  Record PoisonedArgument(const ProgramEntry::Argument& argument, const absl::Status& error);
+  Record PoisonedArgument(ArrayId id, const ProgramEntry::Argument& argument, const absl::Status& error);
   void Start(const EntryRef& entry, const std::vector<ArrayEntry>& args, absl::Span<const Handle> results,
              const std::shared_ptr<ExecuteRun>& run);
 

@@ -24,21 +24,21 @@ HostGroup* StepArrays::GroupOf(const ProgramEntry& entry, int value) const {
   return fabric_->groups().Of(std::move(hosts));
 }
 
-StepArrays::Record StepArrays::New(const ProgramEntry& entry, int value) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), entry.steps->cut.specs[value], 1,
+StepArrays::Record StepArrays::New(NameScope& names, const ProgramEntry& entry, int value) {
+  return std::make_shared<buffers::LogicalArray>(ArrayId(names.NextId()), context_->id(), entry.steps->cut.specs[value], 1,
                                                  GroupOf(entry, value));
 }
 
-StepArrays::Record StepArrays::NewResult(const ProgramEntry& entry, size_t result) {
+StepArrays::Record StepArrays::NewResult(NameScope& names, const ProgramEntry& entry, size_t result) {
   const std::vector<HostId>& hosts = entry.lowered.result_hosts[result];
   const int completions = fabric_->sequential_dispatch() ? 1 : static_cast<int>(hosts.size());
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), entry.result_spec(result),
-                                                 completions, fabric_->groups().Of(hosts));
+  return std::make_shared<buffers::LogicalArray>(ArrayId(names.NextId()), context_->id(), entry.result_spec(result), completions,
+                                                 fabric_->groups().Of(hosts));
 }
 
-StepArrays::Record StepArrays::AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources) {
+StepArrays::Record StepArrays::AliasOf(NameScope& names, const ProgramEntry& entry, int value, absl::Span<const Record> sources) {
   const std::vector<ProgramEntry::Place>& places = *entry.steps->places[value];
-  Record record = New(entry, value);
+  Record record = New(names, entry, value);
   std::map<HostId, Command> commands;
   int shard = 0;
   for (const Record& source : sources) {
@@ -56,7 +56,7 @@ StepArrays::Record StepArrays::AliasOf(const ProgramEntry& entry, int value, abs
       record->Poison(WhyGone(record));
       continue;
     }
-    command.mutable_alias()->set_op(context_->NameOp(host, {record}).v);
+    command.mutable_alias()->set_op(context_->NameOp(names, host, {record}).v);
     command.mutable_alias()->set_session(context_->id().v);
     Send(host, std::move(command));
   }
@@ -90,7 +90,7 @@ void StepArrays::Announce(const Expected& expected) {
   }
 }
 
-void StepArrays::Fulfil(const Expected& expected, const absl::StatusOr<Record>& source) {
+void StepArrays::Fulfil(NameScope& names, const Expected& expected, const absl::StatusOr<Record>& source) {
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric_->outbox().HasHost(host)) {
       expected.record->Poison(WhyGone(expected.record));
@@ -98,7 +98,7 @@ void StepArrays::Fulfil(const Expected& expected, const absl::StatusOr<Record>& 
     }
     Command command;
     auto& fulfil = *command.mutable_fulfil();
-    fulfil.set_op(context_->NameOp(host, {expected.record}).v);
+    fulfil.set_op(context_->NameOp(names, host, {expected.record}).v);
     fulfil.set_session(context_->id().v);
     fulfil.set_array(expected.record->id().v);
     if (source.ok())
@@ -111,15 +111,15 @@ void StepArrays::Fulfil(const Expected& expected, const absl::StatusOr<Record>& 
   expected.record->OnDone(absl::OkStatus());
 }
 
-void StepArrays::FulfilWith(const Expected& expected, const Record& source) {
+void StepArrays::FulfilWith(NameScope& names, const Expected& expected, const Record& source) {
   if (source->status().ok())
-    Fulfil(expected, source);
+    Fulfil(names, expected, source);
   else
-    Fulfil(expected, source->status());
+    Fulfil(names, expected, source->status());
 }
 
-StepArrays::Record StepArrays::NewSource(const Expected& expected) {
-  return std::make_shared<buffers::LogicalArray>(ArrayId(fabric_->NextId()), context_->id(), expected.record->shared_spec(), 1,
+StepArrays::Record StepArrays::NewSource(NameScope& names, const Expected& expected) {
+  return std::make_shared<buffers::LogicalArray>(ArrayId(names.NextId()), context_->id(), expected.record->shared_spec(), 1,
                                                  nullptr);
 }
 
@@ -137,14 +137,14 @@ Command StepArrays::PutCommand(OpId op, const Record& record, const Command& exp
   return command;
 }
 
-StepArrays::Record StepArrays::PutBytes(const Expected& expected, const Bytes& data) {
-  const Record record = NewSource(expected);
-  const uint64_t transfer = fabric_->NextId();
+StepArrays::Record StepArrays::PutBytes(NameScope& names, const Expected& expected, const Bytes& data) {
+  const Record record = NewSource(names, expected);
+  const uint64_t transfer = names.NextId();
   const bool chunks = data.size() > kChunkBytes;
   fabric_->CountArrayBytes(data.size());
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric_->outbox().HasHost(host)) continue;
-    Command command = PutCommand(context_->NameOp(host, {record}), record, expect, data.size());
+    Command command = PutCommand(context_->NameOp(names, host, {record}), record, expect, data.size());
     command.mutable_put()->set_transfer(transfer);
     command.mutable_put()->set_payload_bytes(chunks ? 0 : data.size());
     Send(host, std::move(command), chunks ? std::vector<Bytes>() : std::vector<Bytes>{data});
@@ -162,13 +162,13 @@ std::shared_ptr<void> StepArrays::LaneBuffer(uint64_t buffer) {
           }};
 }
 
-StepArrays::Record StepArrays::PutFromLane(const Expected& expected, const session::LaneResult& result) {
-  const Record record = NewSource(expected);
+StepArrays::Record StepArrays::PutFromLane(NameScope& names, const Expected& expected, const session::LaneResult& result) {
+  const Record record = NewSource(names, expected);
   const std::shared_ptr<void> buffer = LaneBuffer(result.buffer);
   for (const auto& [host, expect] : expected.commands) {
     if (!fabric_->outbox().HasHost(host)) continue;
     lanes_->Open(host);
-    const OpId op = context_->NameOp(host, {record}, [buffer](const absl::Status&, auto) {});
+    const OpId op = context_->NameOp(names, host, {record}, [buffer](const absl::Status&, auto) {});
     Command command = PutCommand(op, record, expect, result.bytes);
     command.mutable_put()->set_lane_buffer(result.buffer);
     Send(host, std::move(command));
@@ -177,7 +177,9 @@ StepArrays::Record StepArrays::PutFromLane(const Expected& expected, const sessi
   return record;
 }
 
-void StepArrays::FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done) {
+void StepArrays::FetchValue(NameScope& names, const ProgramEntry& entry, int value, const Record& array,
+                            ResultCallback<Bytes> done) {
+  const uint64_t fetch = names.NextId();  // also if there is nothing to fetch: later names do not depend on it
   const HostId host = entry.steps->places[value]->front().host;
   const absl::StatusOr<int64_t> bytes = buffers::DenseBytes(array->spec().dtype, array->spec().dims);
   absl::Status status = fabric_->outbox().HasHost(host) ? bytes.status() : WhyGone(array);
@@ -188,7 +190,7 @@ void StepArrays::FetchValue(const ProgramEntry& entry, int value, const Record& 
   }
   if (!status.ok()) return context_->Answer<Bytes>(std::move(done), status);
   Command command;
-  command.mutable_fetch()->set_fetch(fabric_->NextId());
+  command.mutable_fetch()->set_fetch(fetch);
   command.mutable_fetch()->set_array(array->id().v);
   fabric_->fetches().Add(command.fetch().fetch(), host, context_->id(), static_cast<uint64_t>(*bytes), std::move(done));
   Send(host, std::move(command));

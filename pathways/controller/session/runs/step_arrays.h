@@ -1,5 +1,5 @@
 // StepArrays: the arrays of runs of programs with nodes that wait for values (ProgramSteps): results, aliases, expected arrays and the
-// values that a waiting node needs. ProgramSteps owns it.
+// values that a waiting node needs. ProgramSteps owns it, and gives it names: those of the step that makes an array.
 //
 // An array's places are those of its program's entry (WN-2). A place whose host has been lost gets no command: the array becomes an
 // error. Commands do not wait in the outbox for others: the arrays have names of their own, or the run's turn has come (WN-5).
@@ -36,32 +36,32 @@ class StepArrays {
   // `value`: an index into the entry's program; it determines spec and places.
   HostGroup* GroupOf(const ProgramEntry& entry, int value) const;
   // Returns a new array with one completion outstanding.
-  Record New(const ProgramEntry& entry, int value);
+  Record New(NameScope& names, const ProgramEntry& entry, int value);
   // Returns a new array for a result of the entry's program.
-  Record NewResult(const ProgramEntry& entry, size_t result);
+  Record NewResult(NameScope& names, const ProgramEntry& entry, size_t result);
   // Returns one array with the shards of `sources`, in order.
-  Record AliasOf(const ProgramEntry& entry, int value, absl::Span<const Record> sources);
+  Record AliasOf(NameScope& names, const ProgramEntry& entry, int value, absl::Span<const Record> sources);
 
   Expected Expect(const ProgramEntry& entry, int value, Record record);
   // Tells the hosts that the computation that makes the array has begun.
   void Announce(const Expected& expected);
-  void Fulfil(const Expected& expected, const absl::StatusOr<Record>& source);
+  void Fulfil(NameScope& names, const Expected& expected, const absl::StatusOr<Record>& source);
   // Fulfils the array with another, or with its error. REQUIRES: `source` has settled.
-  void FulfilWith(const Expected& expected, const Record& source);
+  void FulfilWith(NameScope& names, const Expected& expected, const Record& source);
   // Returns an array with these bytes at the places of the expected one.
-  Record PutBytes(const Expected& expected, const Bytes& data);
+  Record PutBytes(NameScope& names, const Expected& expected, const Bytes& data);
   // Like PutBytes, with bytes that the hosts take from the client.
-  Record PutFromLane(const Expected& expected, const session::LaneResult& result);
+  Record PutFromLane(NameScope& names, const Expected& expected, const session::LaneResult& result);
   // Returns a guard. When its last copy is gone, the client learns that no host needs the buffer any more. Null for buffer 0.
   std::shared_ptr<void> LaneBuffer(uint64_t buffer);
 
   // Fetches the bytes of an array with one shard, when they exist.
-  void FetchValue(const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
+  void FetchValue(NameScope& names, const ProgramEntry& entry, int value, const Record& array, ResultCallback<Bytes> done);
 
  private:
   // Returns the error of an array. REQUIRES: a host of the array is lost.
   absl::Status WhyGone(const Record& array) const;
-  Record NewSource(const Expected& expected);
+  Record NewSource(NameScope& names, const Expected& expected);
   ::pathways::v1::Command PutCommand(OpId op, const Record& record, const ::pathways::v1::Command& expect, uint64_t bytes) const;
   void Send(HostId host, ::pathways::v1::Command command, std::vector<Bytes> payload = {}) const {
     fabric_->outbox().AddNow(host, std::move(command), std::move(payload));

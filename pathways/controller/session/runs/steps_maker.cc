@@ -61,8 +61,29 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, 
   for (const auto& argument : entry->arguments) entry->any_donated = entry->any_donated || argument.donated;
   entry->typed =
       std::make_shared<program::TypedProgram>(program::TypedProgram{std::move(program), executables, std::move(specs)});
+  entry->need = CountNames(entry->program(), entry->arguments.size(), *steps);
   entry->steps = std::move(steps);
   return entry;
+}
+
+// Counts what ProgramSteps and StepArrays make, in whatever way the program is dispatched. Arguments and results of the run may get names
+// of their own. A part makes results. Of a waiting node, each input may be named anew or fetched; each output is an array of its own, gets
+// another one that fulfils it, maybe by a transfer, and two commands.
+NameNeed StepsMaker::CountNames(const program::Program& program, size_t arguments, ProgramEntry::Steps& steps) {
+  const uint64_t own = arguments + program.results.size();
+  NameNeed all{own, own};
+  for (const Step& step : steps.cut.steps) {
+    NameNeed need{step.outputs.size(), 0};
+    if (step.part >= 0) {
+      need += steps.parts[step.part]->need;
+    } else {
+      need = {step.inputs.size() + 3 * step.outputs.size(), step.inputs.size() + 2 * step.outputs.size()};
+      need += steps.LargestOf(program.nodes[step.node].branches);
+    }
+    steps.needs.push_back(need);
+    all += need;
+  }
+  return all;
 }
 
 absl::Status StepsMaker::MakeParts(ProgramEntry::Steps& steps, const Executables& executables) {
