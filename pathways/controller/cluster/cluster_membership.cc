@@ -155,7 +155,7 @@ void ClusterImpl::Admit(LinkId id, HostId host_id) {
   welcome.set_incarnation(incarnation_);
   welcome.set_certificate(Certify(joined));
   welcome.set_key(joined.key);
-  if (resumable) welcome.set_grace_seconds(absl::ToDoubleSeconds(options_.host_grace));
+  welcome.set_grace_seconds(absl::ToDoubleSeconds(options_.host_grace));
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_limit) / 3);
   for (DeviceId device : host.devices) welcome.add_device_ids(device.v);
   if (probe_.valid()) {
