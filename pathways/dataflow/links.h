@@ -4,7 +4,7 @@
 // Invariants:
 //   DL-1  frames of one lane to one host arrive in order, each once, unless the peer is lost or the link to it has broken
 //   DL-2  a lost peer is lost for good: OnPeerLost comes once, no frame of it comes afterwards, and frames sent to it are dropped
-//   DL-3  when the link between two hosts breaks, both get OnPeerBroken, after the last frame received before the break and before
+//   DL-3  when the link between two hosts breaks for good, both get OnPeerBroken, after the last frame received before the break and before
 //         the first one received after it. Frames in flight may be lost
 // Strand-confined: every method of Links and of Handler is called on the runtime's strand, and never from inside another.
 #pragma once

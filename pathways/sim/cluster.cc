@@ -149,6 +149,18 @@ void SimCluster::UnlinkHost(int number, absl::Duration duration) {
   network_.CutLink(process, *controllers_.back(), world_->now() + duration);
 }
 
+void SimCluster::SeverHost(int number, absl::Duration duration) {
+  if (hosts() < 2) return;
+  const int step = 1 + static_cast<int>(world_->Below(static_cast<uint64_t>(hosts() - 1)));
+  Process& process = host(number).process();
+  Process& other = host((number + step) % hosts()).process();
+  if (process.dead() || other.dead()) return;
+  for (Process* end : {&process, &other}) {
+    if (duration > scenario_.heartbeat * 0.6) referee_.Struck(end->name());
+  }
+  network_.CutLink(process, other, world_->now() + duration);
+}
+
 void SimCluster::DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration) {
   Process& process = host(number).process();
   if (by > scenario_.heartbeat * 0.6) referee_.Struck(process.name());

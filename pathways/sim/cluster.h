@@ -49,6 +49,8 @@ class SimCluster {
   void PartHost(int number, absl::Duration duration);
   // Ends the connection between the host and the controller, and lets them make none for `duration`.
   void UnlinkHost(int number, absl::Duration duration);
+  // Ends the connections between the host and another one, chosen at random, and lets them make none for `duration`.
+  void SeverHost(int number, absl::Duration duration);
   // Delays frames to and from the host; `by_chance`: each by a random part of `by`.
   void DelayHost(int number, absl::Duration by, bool by_chance, absl::Duration duration);
   // Starts a dead host again; AddHost adds a new one.

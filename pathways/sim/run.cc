@@ -74,6 +74,7 @@ class Run {
     if (fault.kind == "slow") return cluster_.SlowHost(host, fault.factor, fault.duration);
     if (fault.kind == "part") return cluster_.PartHost(host, fault.duration);
     if (fault.kind == "unlink") return cluster_.UnlinkHost(host, fault.duration);
+    if (fault.kind == "sever") return cluster_.SeverHost(host, fault.duration);
     if (fault.kind == "delay") return cluster_.DelayHost(host, fault.by, false, fault.duration);
     if (fault.kind == "reorder") return cluster_.DelayHost(host, fault.by, true, fault.duration);
     if (fault.kind == "start") return cluster_.StartHost(host);

@@ -62,8 +62,8 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
   Fault fault;
   PW_RETURN_IF_ERROR(ReadWhen(words[1], &fault));
   fault.kind = words[2];
-  const std::vector<std::string> kinds = {"crash", "power", "stop",       "slow",   "part", "delay", "reorder",
-                                          "start", "join",  "controller", "client", "cut",  "unlink"};
+  const std::vector<std::string> kinds = {"crash", "power", "stop",       "slow",   "part", "delay",  "reorder",
+                                          "start", "join",  "controller", "client", "cut",  "unlink", "sever"};
   if (std::find(kinds.begin(), kinds.end(), fault.kind) == kinds.end()) return Bad("a kind of fault", fault.kind);
   for (size_t i = 3; i < words.size(); ++i) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(words[i], absl::MaxSplits('=', 1));

@@ -28,6 +28,7 @@
 //   - client: one is killed
 //   - unlink for=: a host and the controller lose their connection, and can make none for this long. Nothing is lost, unless that
 //     is longer than the heartbeat
+//   - sever for=: the same for a host and another one, chosen at random. Nothing is lost if this is less than the heartbeat
 //   - cut for=: a client loses its connections, and can make none for this long. It sees a pause
 //
 // Bugs, and the meaning of their rate n:

@@ -78,7 +78,7 @@ TEST_P(EveryScenario, TheSameSeedDoesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario,
                          ::testing::Values("chain", "pipeline", "tenants", "training", "exchange", "elastic", "controller",
-                                           "memory", "wide", "links", "unlinked"),
+                                           "memory", "wide", "links", "unlinked", "severed"),
                          [](const auto& info) { return info.param; });
 
 // A hundred small clusters, each with a fault of every kind.

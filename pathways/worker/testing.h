@@ -49,7 +49,8 @@ class WorkerHarness {
     ManualExecutor* executor = nullptr;  // shared with other harnesses; null: its own
     Clock* clock = nullptr;              // null: the machine's
     Timers* timers = nullptr;
-    storage::Roots client_files;  // folders that clients may use
+    absl::Duration heartbeat_limit, grace;  // of links between workers
+    storage::Roots client_files;            // folders that clients may use
     bool has_disk = true;
   };
   explicit WorkerHarness(Setup setup)
@@ -74,6 +75,8 @@ class WorkerHarness {
     welcome.set_host(setup.host);
     welcome.set_incarnation(7);
     welcome.set_takes_shared(setup.takes_shared);
+    welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(setup.heartbeat_limit) / 3);
+    welcome.set_grace_seconds(absl::ToDoubleSeconds(setup.grace));
     strand.SetIdleHook([this] {
       if (worker != nullptr) worker->Idle();
     });

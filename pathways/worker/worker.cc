@@ -1,5 +1,6 @@
 #include "pathways/worker/worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,13 @@ absl::Status CheckPayloads(const v1::ToWorker& batch, size_t size) {
   return absl::OkStatus();
 }
 
+// The heartbeat limit is three intervals (worker.proto).
+PeerConnections::Options PeerOptions(const v1::Welcome& welcome) {
+  return {.incarnation = welcome.incarnation(),
+          .heartbeat_limit = 3 * absl::Seconds(std::clamp(welcome.heartbeat_seconds(), 0.0, 1e9)),
+          .grace = absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9))};
+}
+
 }  // namespace
 
 Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::Welcome& welcome)
@@ -79,7 +87,7 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                  [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
                    host_calls_.Call(request, std::move(done));
                  }),
-      peers_(&context_, &host_memory_, environment.transport, welcome.incarnation()),
+      peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes),
       files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes),

@@ -13,6 +13,10 @@ constexpr size_t kOwedBytes = size_t{64} << 10;
 // After this number, the acknowledgement is sent alone.
 constexpr uint64_t kMostOwedFrames = 1024;
 constexpr size_t kMostOwedBytes = size_t{1} << 20;
+// The same for a link of one lane, which carries arrays in frames of 1 MiB. An end that resends waits for an acknowledgement after
+// kWindowBytes, of which frames of less than kMostOwedFrames may be no bytes but kMessageCost.
+constexpr size_t kMostOwedBulkBytes = size_t{2} << 20;
+static_assert(kMostOwedBulkBytes + kMostOwedFrames * ResumableStream::kMessageCost <= ResumableLink::kWindowBytes);
 
 // Wire types of Protocol Buffers.
 constexpr int kVarint = 0, kLengthDelimited = 2;
@@ -44,7 +48,7 @@ void ResumableLink::SendUnsent(ResumableStream& stream, Lane lane, size_t window
   while (connection_ != nullptr && stream.has_unsent() && stream.in_flight_bytes() < window) {
     const ResumableStream::Message& message = *stream.Take(1).messages.front();
     std::string header = message.header;
-    if (lane == Lane::kBulk) AddNumber(kBulkField, 1, &header);
+    if (lane == Lane::kBulk && lanes_ == Lanes::kBoth) AddNumber(kBulkField, 1, &header);
     if (frames_owed() >= kOwedFrames || owed_bytes_ >= kOwedBytes) AddReceived(&header);
     connection_->Send(std::move(header), message.payload, lane);
   }
@@ -75,7 +79,12 @@ void ResumableLink::Receive(Lane lane, size_t bytes) {
   (lane == Lane::kBulk ? bulk_received_ : urgent_received_).store(stream.received());
   owed_bytes_ += bytes;
   heard_ = true;  // the other end has answered
-  if (connection_ == nullptr || (frames_owed() < kMostOwedFrames && owed_bytes_ < kMostOwedBytes)) return;
+  const size_t most_bytes = lanes_ == Lanes::kBulkOnly ? kMostOwedBulkBytes : kMostOwedBytes;
+  if (frames_owed() >= kMostOwedFrames || owed_bytes_ >= most_bytes) TellReceived();
+}
+
+void ResumableLink::TellReceived() {
+  if (connection_ == nullptr || frames_owed() == 0) return;
   std::string header;
   AddReceived(&header);
   AddNumber(kBesideField, 1, &header);

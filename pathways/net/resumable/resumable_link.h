@@ -1,14 +1,17 @@
-// ResumableLink: one end of a stream of frames, on both lanes, that outlives its connections. Frames sent while there is no
+// ResumableLink: one end of a stream of frames, on one lane or both, that outlives its connections. Frames sent while there is no
 // connection wait here. When a new connection replaces a broken one, each end resends the frames that the other has not received.
 //
-// The link between the controller and a worker uses one at each end (worker.proto). Its users make the connections, authenticate
-// themselves, and carry the counts.
+// The link between the controller and a worker uses one at each end (worker.proto), and so does a link between two workers
+// (peer.proto). Its users make the connections, authenticate themselves, and carry the counts.
 //
 // Numbers. A connection delivers the frames of a lane in order (TR-1), so frames carry no numbers: each end counts the frames of
 // each lane. Heartbeats and handshakes are beside the stream: sent on the connection itself, marked, and not counted.
 //
 // Acknowledgements. After many frames or bytes, the next frame carries the count of received frames; heartbeats carry it, too.
-// After still more, a frame of its own carries it.
+// After still more, a frame of its own carries it. TellReceived sends that frame at once: for users whose frames hold memory that
+// the other end waits to reuse.
+//
+// Lanes::kBulkOnly: all frames are of the bulk lane, so none is marked. Then frames that nobody acknowledges grow by nothing.
 //
 // A link adds to a header only fields that the messages of both directions have (kReceivedField, ...).
 //
@@ -43,11 +46,14 @@ class ResumableLink final : public FrameSink {
   };
   static constexpr int kReceivedField = 3;  // a message with the fields 1, urgent, and 2, bulk, both uint64
   static constexpr int kBesideField = 4;    // bool: the frame is beside the stream
-  static constexpr int kBulkField = 5;      // bool: the frame is of the bulk lane
+  static constexpr int kBulkField = 5;      // bool: the frame is of the bulk lane; only if there are both
   static constexpr size_t kMostBulkBytes = size_t{32} << 20;
   static constexpr size_t kWindowBytes = size_t{4} << 20;
 
-  ResumableLink(Connection* connection, bool resumable) : connection_(connection), resumable_(resumable) {}
+  enum class Lanes { kBoth, kBulkOnly };  // the same at both ends
+
+  ResumableLink(Connection* connection, bool resumable, Lanes lanes = Lanes::kBoth)
+      : connection_(connection), resumable_(resumable), lanes_(lanes) {}
 
   void Send(std::string header, std::vector<Bytes> payload, Lane lane) override;
   using FrameSink::Send;
@@ -55,6 +61,8 @@ class ResumableLink final : public FrameSink {
 
   // Counts an arrived frame of the stream, of this size. Sends an acknowledgement if one is due.
   void Receive(Lane lane, size_t bytes);
+  // Acknowledges the frames that have arrived, if any are not acknowledged.
+  void TellReceived();
   // Returns the numbers of arrived frames. Any thread.
   Counts received() const { return {urgent_received_.load(), bulk_received_.load()}; }
   // Drops the frames that the other end has received, and sends frames that waited for room.
@@ -82,6 +90,7 @@ class ResumableLink final : public FrameSink {
 
   Connection* connection_;  // null: away
   const bool resumable_;
+  const Lanes lanes_;
   bool heard_ = false;
   ResumableStream urgent_, bulk_;
   std::atomic<uint64_t> urgent_received_ = 0, bulk_received_ = 0;  // copies of the streams' counts, for received()

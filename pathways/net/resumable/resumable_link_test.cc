@@ -92,7 +92,8 @@ class Way : public Connection {
 // One end, which counts the frames that it sends, and expects the other end's numbers in order.
 class End {
  public:
-  explicit End(bool resumable = true) : link_(std::make_unique<ResumableLink>(&way, resumable)) {}
+  explicit End(bool resumable = true, ResumableLink::Lanes lanes = ResumableLink::Lanes::kBoth)
+      : marked_(lanes == ResumableLink::Lanes::kBoth), link_(std::make_unique<ResumableLink>(&way, resumable, lanes)) {}
 
   void Send(Lane lane, size_t payload = 0) {
     std::vector<Bytes> pieces;
@@ -110,7 +111,7 @@ class End {
       EXPECT_TRUE(link_->Acknowledge(*read.received).ok());
     }
     if (read.beside) return true;
-    EXPECT_EQ(read.bulk, lane == 1);
+    EXPECT_EQ(read.bulk, marked_ && lane == 1);
     EXPECT_EQ(read.header, Header(++heard[lane])) << "each once, in order";
     link_->Receive(lane == 1 ? Lane::kBulk : Lane::kUrgent, frame.header.size() + frame.payload.size());
     return true;
@@ -121,6 +122,7 @@ class End {
   uint64_t sent[2] = {}, heard[2] = {};
 
  private:
+  const bool marked_;
   std::unique_ptr<ResumableLink> link_;
 };
 
@@ -218,6 +220,60 @@ TEST(ResumableLinkTest, TheBulkLaneIsBoundedByWhatIsNotAcknowledged) {
   Settle(a, b);
   EXPECT_EQ(b.heard[1], 32u);
   EXPECT_TRUE(a.link().CanSendBulk());
+}
+
+// The frames of both ends' only lane.
+struct OfOneLane : End {
+  OfOneLane() : End(true, ResumableLink::Lanes::kBulkOnly) {}
+};
+
+TEST(ResumableLinkTest, FramesOfTheOnlyLaneArriveOnceAndGrowByNothing) {
+  std::mt19937 random(12);
+  const auto below = [&](int n) { return static_cast<int>(random() % n); };
+  for (int world = 0; world < 50; ++world) {
+    OfOneLane a, b;
+    for (int i = 0; i < 2000; ++i) {
+      if (below(3) == 0 && a.link().CanSendBulk()) a.Send(Lane::kBulk, below(4) == 0 ? 1 << 20 : below(1000));
+      if (below(20) == 0) b.Send(Lane::kBulk);
+      b.Arrives(a, below(2));
+      a.Arrives(b, below(2));
+      if (below(200) == 0) b.link().TellReceived();
+      if (below(50) == 0) Break(a, b), Resume(a, b);
+    }
+    Settle(a, b);
+    ASSERT_EQ(b.heard[1], a.sent[1]);
+    ASSERT_EQ(a.heard[1], b.sent[1]);
+    EXPECT_EQ(a.way.lanes[1].size() + b.way.lanes[1].size(), 0u);
+  }
+  OfOneLane a, b;
+  for (int i = 0; i < 50; ++i) a.Send(Lane::kBulk), b.Arrives(a, 1);
+  EXPECT_EQ(a.way.extra_bytes + b.way.frames, 0u);
+}
+
+TEST(ResumableLinkTest, TheOnlyLaneIsAcknowledgedEveryTwoMebibytesAndWhenAskedTo) {
+  OfOneLane a, b;
+  for (int i = 0; i < 64; ++i) a.Send(Lane::kBulk, 1 << 20), b.Arrives(a, 1), a.Arrives(b, 0);
+  EXPECT_EQ(b.way.frames, 32u);
+  a.Send(Lane::kBulk);
+  b.Arrives(a, 1);
+  EXPECT_EQ(a.link().kept_frames(), 1u);
+  b.link().TellReceived();
+  b.link().TellReceived();
+  EXPECT_EQ(b.way.frames, 33u) << "nothing new";
+  a.Arrives(b, 0);
+  EXPECT_EQ(a.link().kept_frames(), 0u);
+}
+
+// An end that resends stops at kWindowBytes, so the other one must not owe more.
+TEST(ResumableLinkTest, FramesOfAnySizeAreResentToTheEnd) {
+  for (const size_t payload : {size_t{0}, size_t{1000}, size_t{4000}, size_t{100'000}, size_t{1} << 20}) {
+    OfOneLane a, b;
+    Break(a, b);
+    for (int i = 0; i < 30'000 && a.link().kept_bytes() < 24 << 20; ++i) a.Send(Lane::kBulk, payload);
+    Resume(a, b);
+    Settle(a, b);
+    EXPECT_EQ(b.heard[1], a.sent[1]) << payload;
+  }
 }
 
 TEST(ResumableLinkTest, ImpossibleCountsAreRefusedAndChangeNothing) {

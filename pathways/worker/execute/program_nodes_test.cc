@@ -154,7 +154,7 @@ TEST_F(ProgramNodesTest, ARunStatesItsSessionOrNamesItByItsOp) {
   v1::ProgramRun run = InStages();
   run.clear_stages();
   run.clear_session();
-  run.set_op(*RequestName{SessionId(1), 1, 0, false}.Number());
+  run.set_op(*RequestName{SessionId(1), 5, 0, false}.Number());
   Start(5, run);
   w.Settle();
   EXPECT_THAT(w.Read(200, 0), ElementsAre(5, 6));

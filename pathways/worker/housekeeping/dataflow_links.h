@@ -1,8 +1,8 @@
 // DataflowLinks: the dataflow runtime's links from this host. Frames for the controller go in the control stream. Frames for other hosts go
 // over the connections that carry arrays (PeerConnections), which are opened on first use.
 //
-// Only the controller decides membership: a host is lost when the controller says that it has left. A broken connection is a broken path
-// and nothing more (links.h, DL-3).
+// Only the controller decides membership: a host is lost when the controller says that it has left. A link that was given up is a broken
+// path and nothing more (links.h, DL-3). A connection that is made again is not even that.
 // Lives on the worker's strand.
 #pragma once
 

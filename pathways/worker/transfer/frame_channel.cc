@@ -24,22 +24,22 @@ void FrameChannel::SendReport(HostId to, v1::Report report) {
   Send(to, message, {});
 }
 
-// The dataflow has its own windows and reports are small, so neither waits for the connection's window.
+// The dataflow has its own windows and reports are small, so neither waits for the link's window.
 void FrameChannel::Send(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = peers_.find(to);
   if (it == peers_.end())
     return PathBroken(to, UnreachableHostError(to, absl::StrCat(context_->NameOf(to), " is not in the cluster")));
   Peer& peer = it->second;
-  if (peer.connection != nullptr) return peer.connection->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
+  if (peer.link != nullptr) return peer.link->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
   peer.waiting.emplace_back(message.SerializeAsString(), std::move(payload));
   connect_(to);
 }
 
-void FrameChannel::Connected(HostId host, net::Connection* connection) {
+void FrameChannel::Connected(HostId host, net::FrameSink* link) {
   Peer& peer = peers_[host];
-  peer.connection = connection;
+  peer.link = link;
   for (auto& [header, payload] : std::exchange(peer.waiting, {}))
-    connection->Send(std::move(header), std::move(payload), net::Lane::kBulk);
+    link->Send(std::move(header), std::move(payload), net::Lane::kBulk);
 }
 
 void FrameChannel::Broken(HostId host, const absl::Status& status) {

@@ -1,11 +1,11 @@
 // FrameChannel: frames of the coordination dataflow (DataflowLinks) and reports for the controller (ReportPath), from worker to worker.
 //
-// They leave at once, ahead of waiting transfers, or as soon as there is a connection. They are not sent again after a connection breaks;
-// both sides are told that it broke.
+// They leave at once, ahead of waiting transfers, or as soon as there is a link. A link outlives its connections
+// (peer_connections.h), so a break only delays them. When a link is given up, both sides are told so.
 //
 // Invariants:
 //   PF-1  frames and reports to one host arrive in order, each at most once. If any are lost, OnPathBroken reports that their
-//         connection broke, before any message arrives on a later one
+//         link was given up, before any message arrives on a later one
 // Lives on the worker's strand.
 #pragma once
 
@@ -32,7 +32,7 @@ class FrameChannel {
    public:
     virtual ~FrameReceiver() = default;
     virtual void OnPeerFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload) = 0;
-    // The connection broke, in either direction.
+    // A link to or from the host was given up.
     virtual void OnPathBroken(HostId host, const absl::Status& status) = 0;
     virtual void OnLeft(HostId host, const absl::Status& status) = 0;  // has left the cluster
   };
@@ -59,19 +59,19 @@ class FrameChannel {
   // Forgets a host that has left, with its waiting frames. TellLeft tells the receiver of the dataflow.
   void Remove(HostId host, const absl::Status& status);
   void TellLeft(HostId host, const absl::Status& status);
-  // The connection is valid until Broken or Remove.
-  void Connected(HostId host, net::Connection* connection);
-  // There is no connection to the host: it broke, or could not be made.
+  // There is a link to the host. It is valid until Broken or Remove.
+  void Connected(HostId host, net::FrameSink* link);
+  // There is no link to the host: it was given up, or could not be made.
   void Broken(HostId host, const absl::Status& status);
-  // The connection from the host broke.
+  // The link from the host was given up.
   void IncomingLost(HostId host, const absl::Status& status);
   absl::Status OnFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload);
   void OnReport(HostId from, const pathways::v1::Report& report);
 
  private:
   struct Peer {
-    net::Connection* connection = nullptr;
-    std::vector<std::pair<std::string, std::vector<Bytes>>> waiting;  // for the connection
+    net::FrameSink* link = nullptr;
+    std::vector<std::pair<std::string, std::vector<Bytes>>> waiting;  // for the link
   };
 
   void Send(HostId to, const pathways::v1::PeerMessage& message, std::vector<Bytes> payload);

@@ -45,6 +45,7 @@ class Moves : public TransferQueue::Receiver {
   void OnChunk(HostId from, const pathways::v1::Chunk& chunk, Bytes payload) override;
   void OnTransferFailed(HostId from, uint64_t transfer, const absl::Status& status) override;
   void OnPeerLost(HostId host, const absl::Status& status) override;
+  bool Awaits(HostId host) const override { return staging_.Awaits(host); }
 
  private:
   struct Operation;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -10,6 +11,7 @@
 #include "pathways/base/crc32c.h"
 #include "pathways/v1/peer.pb.h"
 #include "pathways/worker/testing.h"
+#include "pathways/worker/testing_cut_transport.h"
 
 namespace pw::worker {
 namespace {
@@ -20,14 +22,20 @@ using ::testing::HasSubstr;
 // The workers of hosts 1 and 2.
 class TwoWorkers {
  public:
-  explicit TwoWorkers(bool takes_shared = false, bool checksum = false) : takes_shared_(takes_shared) {
+  static constexpr absl::Duration kGrace = absl::Seconds(20);  // of links that outlive their connections
+
+  explicit TwoWorkers(bool takes_shared = false, bool checksum = false, absl::Duration grace = absl::ZeroDuration())
+      : takes_shared_(takes_shared) {
     for (uint32_t host : {1u, 2u}) {
       WorkerHarness::Setup setup;
       setup.host = host;
       setup.takes_shared = takes_shared;
       setup.checksum = checksum;
       setup.executor = &executor_;
-      setup.transport = &transport_;
+      setup.transport = &network;
+      setup.clock = &clock_;
+      setup.timers = &timers_;
+      setup.grace = grace;
       hosts_.push_back(std::make_unique<WorkerHarness>(setup));
       listeners_.push_back(
           *transport_.Listen("host" + std::to_string(host) + ":1", [this, host](std::unique_ptr<net::Connection> c) {
@@ -70,12 +78,23 @@ class TwoWorkers {
     return connection;
   }
   void StopListening(uint32_t host) { listeners_[host - 1].reset(); }
+  void Pass(absl::Duration duration) {
+    timers_.Advance(duration);
+    Settle();
+  }
 
  private:
   const bool takes_shared_;
   ManualExecutor executor_;
-  net::MemoryNetwork network_;
-  net::MemoryTransport transport_{&network_, &executor_};
+  ManualClock clock_;
+  ManualTimers timers_{&clock_, &executor_};
+  net::MemoryNetwork memory_;
+  net::MemoryTransport transport_{&memory_, &executor_};
+
+ public:
+  CutTransport network{&transport_, &executor_};
+
+ private:
   std::vector<std::unique_ptr<WorkerHarness>> hosts_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
 };
@@ -277,6 +296,60 @@ TEST(Moves, ALargeArrayIsSentFromWhereItLiesAndArrivesWhereItBelongs) {
   EXPECT_TRUE(hosts[1].connection.done.at(13).ok());
   EXPECT_TRUE(hosts[2].connection.done.at(12).ok());
   EXPECT_EQ(hosts[2].Read(300, 0), values);
+}
+
+// The link keeps the chunks that have not arrived, and with them the array in place.
+TEST(Moves, AnArrayIsNotTakenOverBeforeALinkThatBreaksHasCarriedIt) {
+  constexpr int64_t kElements = 3 << 20;
+  TwoWorkers hosts(false, false, TwoWorkers::kGrace);
+  hosts[1].Compile(1, "args=1 outputs=1 dims=3145728 donate=0");
+  std::vector<float> values(kElements);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  hosts[1].Put(10, 100, values);
+  hosts[1].Put(9, 99, {1});
+  for (const auto& [op, array, transfer, elements] : {std::tuple(12, 300, 77, kElements), std::tuple(14, 301, 78, int64_t{1})}) {
+    v1::Command command;
+    AddRemote(AddReceive(&command, op, array, elements), 0, elements, transfer, 1);
+    hosts[2].Do(command);
+  }
+  hosts[1].Do(SendCommand(13, 78, 99, 0, 0, 1, 2));
+  hosts.Settle();
+  EXPECT_TRUE(hosts[2].connection.done.at(14).ok()) << "there is a link";
+  hosts.network.Hush();
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, kElements, 2));
+  hosts[1].Execute(15, 1, {100}, {101});  // takes over the array
+  hosts.Settle();
+  EXPECT_TRUE(hosts[1].connection.done.at(11).ok()) << "it has left";
+  EXPECT_EQ(hosts[1].connection.done.count(15), 0u);
+  hosts.network.Cut();
+  hosts.Pass(TwoWorkers::kGrace / 2);
+  EXPECT_EQ(hosts[1].connection.done.count(15) + hosts[2].connection.done.count(12), 0u);
+  hosts.network.Heal();
+  hosts.Pass(absl::Seconds(1));
+  EXPECT_TRUE(hosts[1].connection.done.at(15).ok());
+  EXPECT_TRUE(hosts[2].connection.done.at(12).ok());
+  EXPECT_EQ(hosts[2].Read(300, 0), values);
+}
+
+TEST(Moves, AWayThatStaysBrokenFailsWhatGoesThereAndNothingElse) {
+  TwoWorkers hosts(false, false, TwoWorkers::kGrace);
+  hosts[1].Put(10, 100, {1, 2});
+  hosts.network.Cut();
+  v1::Command command;
+  AddRemote(AddReceive(&command, 12, 300, 2), 0, 2, 77, 1);
+  hosts[2].Do(command);
+  hosts[1].Do(SendCommand(11, 77, 100, 0, 0, 2, 2));
+  hosts.Pass(TwoWorkers::kGrace + absl::Seconds(1));
+  EXPECT_THAT(std::string(hosts[1].connection.done.at(11).message()), HasSubstr("cannot reach host 2 at host2:1"));
+  EXPECT_THAT(hosts[1].Read(100, 0), ElementsAre(1, 2));
+  hosts.network.Heal();
+  command.Clear();
+  AddRemote(AddReceive(&command, 14, 301, 2), 0, 2, 78, 1);
+  hosts[2].Do(command);
+  hosts[1].Do(SendCommand(13, 78, 100, 0, 0, 2, 2));
+  hosts.Settle();
+  EXPECT_THAT(hosts[2].Read(301, 0), ElementsAre(1, 2));
+  EXPECT_EQ(hosts[2].connection.done.at(12).code(), absl::StatusCode::kUnavailable) << "the next link says that it was lost";
 }
 
 TEST(Moves, APoisonedSourcePoisonsTheFarShard) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/request_name.h"
 #include "pathways/base/sorted_keys.h"
@@ -139,6 +140,11 @@ void Staging::FailIf(absl::FunctionRef<bool(const Transfer&)> which, const absl:
 
 void Staging::FailSource(HostId source, const absl::Status& status) {
   FailIf([source](const Transfer& t) { return t.source == source; }, status);
+}
+
+bool Staging::Awaits(HostId source) const {
+  return absl::c_any_of(
+      transfers_, [source](const auto& entry) { return entry.second.source == source && entry.second.callback != nullptr; });
 }
 
 void Staging::ReleaseOwner(SessionId session, const absl::Status& status) {

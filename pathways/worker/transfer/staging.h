@@ -47,6 +47,9 @@ class Staging {
   // Fails the transfers that `session` waits for and drops those that have arrived for it.
   void ReleaseOwner(SessionId session, const absl::Status& status);
 
+  // Returns whether a transfer from this source is expected and not complete.
+  bool Awaits(HostId source) const;
+
   int64_t staged_bytes() const { return staged_bytes_; }
   size_t transfers() const { return transfers_.size(); }
 

@@ -17,7 +17,7 @@ namespace v1 = pathways::v1;
 
 constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kHandedOverBytes = 1 << 30;  // the largest payload of a frame
-constexpr size_t kRemembered = 1024;          // latest transfers of a connection, which may be lost with it
+constexpr size_t kRemembered = 1024;          // latest transfers of a link, which may be lost with it
 
 // States the chunk's session, unless its transfer names it.
 void SetSession(uint64_t transfer, SessionId session, v1::Chunk* chunk) {
@@ -49,15 +49,15 @@ void TransferQueue::Queue(HostId to, Item item) {
   if (it == peers_.end())
     return std::move(item.sent)(UnreachableHostError(to, absl::StrCat(context_->NameOf(to), " is not in the cluster")));
   it->second.queue.push_back(std::move(item));
-  if (it->second.connection != nullptr) return Pump(to);
+  if (it->second.link != nullptr) return Pump(to);
   connect_(to);
 }
 
 void TransferQueue::Add(HostId host, bool takes_shared) { peers_[host].takes_shared = takes_shared && host_memory_->shares(); }
 
-void TransferQueue::Connected(HostId host, net::Connection* connection) {
+void TransferQueue::Connected(HostId host, net::FrameSink* link) {
   Peer& peer = peers_[host];
-  peer.connection = connection;
+  peer.link = link;
   for (uint64_t transfer : std::exchange(peer.on_the_way, {})) {
     Item lost{transfer,
               SessionId(),
@@ -74,10 +74,10 @@ void TransferQueue::Connected(HostId host, net::Connection* connection) {
 // Sends everything on the bulk lane, so that frames arrive in the order of the transfers.
 void TransferQueue::Pump(HostId to) {
   auto it = peers_.find(to);
-  if (it == peers_.end() || it->second.connection == nullptr) return;
+  if (it == peers_.end() || it->second.link == nullptr) return;
   Peer& peer = it->second;
   std::vector<Sent> sent;
-  while (!peer.queue.empty() && peer.connection->CanSendBulk()) {
+  while (!peer.queue.empty() && peer.link->CanSendBulk()) {
     Item& item = peer.queue.front();
     if (item.failed.ok() && peer.takes_shared && net::NameOf(item.data).has_value()) {
       Lend(&peer, std::move(item));
@@ -114,7 +114,7 @@ void TransferQueue::SendPiece(Peer* peer, Item* item) {
     if (checksum_) chunk->set_crc32c(Crc32c(item->data.view().substr(item->offset, size)));
     item->offset += size;
   }
-  peer->connection->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
+  peer->link->Send(message.SerializeAsString(), std::move(payload), net::Lane::kBulk);
 }
 
 void TransferQueue::Lend(Peer* peer, Item item) {
@@ -125,7 +125,7 @@ void TransferQueue::Lend(Peer* peer, Item item) {
   SetSession(item.transfer, item.session, chunk);
   if (checksum_) chunk->set_crc32c(Crc32c(item.data.view()));
   net::WriteName(*net::NameOf(item.data), chunk->mutable_shared());
-  peer->connection->Send(message.SerializeAsString(), net::Lane::kBulk);
+  peer->link->Send(message.SerializeAsString(), net::Lane::kBulk);
   peer->on_the_way.push_back(item.transfer);
   if (peer->on_the_way.size() > kRemembered) peer->on_the_way.pop_front();
   peer->unopened.Add(item.transfer, item.session, std::move(item.data),
@@ -141,7 +141,7 @@ void TransferQueue::Returned(HostId to, const v1::SharedTaken& taken) {
 
 void TransferQueue::Broken(HostId host, const absl::Status& status) {
   Peer& peer = peers_[host];
-  peer.connection = nullptr;
+  peer.link = nullptr;
   FailAll(&peer, status);
 }
 
@@ -154,10 +154,10 @@ void TransferQueue::Remove(HostId host, const absl::Status& status) {
 void TransferQueue::FailAll(Peer* peer, const absl::Status& status) {
   std::deque<Item> queue;
   queue.swap(peer->queue);
-  // The receiver may have opened the lent memory. It learns separately of the broken connection (on_the_way). Here the send has ended.
+  // The receiver may have opened the lent memory. It learns separately of the lost link (on_the_way). Here the send has ended.
   for (auto& [transfer, returned] : peer->unopened.DropAll()) std::move(returned)();
   for (Item& item : queue) {
-    // The other side may wait for the transfer. It is told when the connection has been made again.
+    // The other side may wait for the transfer. It is told when there is another link.
     peer->on_the_way.push_back(item.transfer);
     std::move(item.sent)(status);
   }
@@ -166,19 +166,19 @@ void TransferQueue::FailAll(Peer* peer, const absl::Status& status) {
 
 // ---- receiving
 
-absl::Status TransferQueue::OnChunk(HostId from, net::Connection* connection, const v1::Chunk& chunk, Bytes payload) {
-  if (chunk.has_shared()) return TakeShared(from, connection, chunk);
+absl::Status TransferQueue::OnChunk(HostId from, net::FrameSink* link, const v1::Chunk& chunk, Bytes payload) {
+  if (chunk.has_shared()) return TakeShared(from, link, chunk);
   if (chunk.payload_bytes() != payload.size())
     return absl::InvalidArgumentError("a chunk's announced size differs from its frame's");
   if (!context_->ended(SessionOr(chunk.session(), chunk.transfer()))) Deliver(from, chunk, std::move(payload));
   return absl::OkStatus();
 }
 
-absl::Status TransferQueue::TakeShared(HostId from, net::Connection* connection, const v1::Chunk& chunk) {
+absl::Status TransferQueue::TakeShared(HostId from, net::FrameSink* link, const v1::Chunk& chunk) {
   absl::StatusOr<Bytes> shared = net::OpenShared(net::ReadName(chunk.shared()), chunk.exclusive());
   v1::PeerMessage answer;
   answer.mutable_taken()->add_transfers(chunk.transfer());
-  connection->Send(answer.SerializeAsString(), net::Lane::kBulk);
+  link->Send(answer.SerializeAsString(), net::Lane::kBulk);
   if (context_->ended(SessionOr(chunk.session(), chunk.transfer()))) return absl::OkStatus();
   if (shared.ok())
     Deliver(from, chunk, *std::move(shared));

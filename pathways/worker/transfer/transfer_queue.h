@@ -1,12 +1,14 @@
 // TransferQueue: transfers of array data between this worker and others.
 //
-// Transfers to one host leave in order, in chunks, as fast as the connection accepts them. When a connection breaks, queued transfers fail
-// with UNAVAILABLE naming the host, and so do those that the other side awaits. When the host is connected again, the transfers that the
-// broken connection may have lost are first reported to it as failed.
+// Transfers to one host leave in order, in chunks, as fast as the link to it accepts them. A link outlives its connections
+// (peer_connections.h), so a break only delays them. When a link is given up, queued transfers fail with UNAVAILABLE naming the host,
+// and so do those that the other side awaits. When there is another link, the transfers that the earlier one may have lost are first
+// reported to the host as failed.
 //
 // Invariants:
-//   TQ-1  every Send is reported once, with OK or the error. OK means that the last chunk has been handed to the connection. If
-//         shared memory was named instead, it means that the peer has opened the memory or the connection has broken
+//   TQ-1  every Send is reported once, with OK or the error. OK means that the last chunk has been handed to the link, which
+//         keeps it until it has arrived. If shared memory was named instead, it means that the peer has opened the memory or the link
+//         was given up
 //   TQ-2  a payload that does not match its checksum fails its transfer with DATA_LOSS, and nothing else
 // Lives on the worker's strand. receive_buffers() serves the connections' threads.
 #pragma once
@@ -39,6 +41,8 @@ class TransferQueue {
     virtual void OnChunk(HostId from, const pathways::v1::Chunk& chunk, Bytes payload) = 0;
     virtual void OnTransferFailed(HostId from, uint64_t transfer, const absl::Status& status) = 0;
     virtual void OnPeerLost(HostId host, const absl::Status& status) = 0;
+    // Returns whether a transfer from this host is expected and has not come.
+    virtual bool Awaits(HostId host) const = 0;
   };
 
   // `connect` begins to connect to a host, unless that has begun.
@@ -62,18 +66,19 @@ class TransferQueue {
   void Add(HostId host, bool takes_shared);
   // Forgets a host that has left, and fails its transfers in both directions.
   void Remove(HostId host, const absl::Status& status);
-  // The connection is valid until Broken or Remove.
-  void Connected(HostId host, net::Connection* connection);
-  // Sends as much as the connection accepts.
+  // There is a link to the host. It is valid until Broken or Remove.
+  void Connected(HostId host, net::FrameSink* link);
+  // Sends as much as the link accepts.
   void Pump(HostId to);
   // The host has opened shared memory that was named to it.
   void Returned(HostId to, const pathways::v1::SharedTaken& taken);
-  // There is no connection to the host: it broke, or could not be made.
+  // There is no link to the host: it was given up, or could not be made.
   void Broken(HostId host, const absl::Status& status);
-  // The connection from the host broke.
+  // The link from the host was given up.
   void IncomingLost(HostId host, const absl::Status& status);
-  // `connection`: the one on which the chunk came.
-  absl::Status OnChunk(HostId from, net::Connection* connection, const pathways::v1::Chunk& chunk, Bytes payload);
+  bool Awaits(HostId host) const { return receiver_ != nullptr && receiver_->Awaits(host); }
+  // `link`: the one on which the chunk came.
+  absl::Status OnChunk(HostId from, net::FrameSink* link, const pathways::v1::Chunk& chunk, Bytes payload);
   void OnFailed(HostId from, const pathways::v1::TransferFailed& failed);
 
  private:
@@ -87,10 +92,10 @@ class TransferQueue {
   };
   struct Peer {
     bool takes_shared = false;
-    net::Connection* connection = nullptr;
+    net::FrameSink* link = nullptr;
     net::UnopenedSharedMemory unopened;
     std::deque<Item> queue;
-    std::deque<uint64_t> on_the_way;  // transfers handed to the current connection, the latest kRemembered of them
+    std::deque<uint64_t> on_the_way;  // transfers handed to the current link, the latest kRemembered of them
   };
 
   void Queue(HostId to, Item item);
@@ -98,7 +103,7 @@ class TransferQueue {
   void Lend(Peer* peer, Item item);
   static void FailAll(Peer* peer, const absl::Status& status);
   void Deliver(HostId from, const pathways::v1::Chunk& chunk, Bytes bytes);
-  absl::Status TakeShared(HostId from, net::Connection* connection, const pathways::v1::Chunk& chunk);
+  absl::Status TakeShared(HostId from, net::FrameSink* link, const pathways::v1::Chunk& chunk);
 
   net::ReceiveBuffers receive_buffers_;
   const WorkerContext* const context_;

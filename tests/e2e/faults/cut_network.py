@@ -6,9 +6,9 @@ import threading
 
 
 class Network:
-    """`lives` returns, for each connection, the number of bytes after which it is cut; None: never."""
+    """`lives` returns, for each connection, the number of bytes after which it is cut; None: never. `listen`: the address that is forwarded."""
 
-    def __init__(self, address, lives=lambda: None):
+    def __init__(self, address, lives=lambda: None, listen=("127.0.0.1", 0)):
         host, _, port = address.rpartition(":")
         self._target = (host, int(port))
         self._lives = lives
@@ -16,8 +16,8 @@ class Network:
         self._is_cut = False
         self._open = set()
         self.cuts = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = socket.create_server(listen, backlog=128)
+        self.address = "{}:{}".format(*self._listener.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self):

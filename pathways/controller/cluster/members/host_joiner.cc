@@ -104,7 +104,7 @@ void HostJoiner::Admit(LinkId link, HostId host, Hello hello) {
   welcome.set_incarnation(incarnation_);
   welcome.set_certificate(parts_.certificates->Certify(host, hello, context_.Now()));
   welcome.set_key(parts_.streams->key(host));
-  if (!welcome.key().empty()) welcome.set_grace_seconds(absl::ToDoubleSeconds(options.host_grace));
+  welcome.set_grace_seconds(absl::ToDoubleSeconds(options.host_grace));
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options.heartbeat_limit) / 3);
   for (DeviceId device : seated.devices) welcome.add_device_ids(device.v);
   if (probe_.valid()) {
