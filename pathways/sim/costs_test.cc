@@ -123,7 +123,8 @@ void ExpectAtMost(const Cost& cost, const Cost& bound, const std::string& what) 
   check(cost.between_hosts, bound.between_hosts, "between_hosts");
 }
 
-Cost OfJitCall(int hosts, bool read = false) {
+// `earlier`: calls before those that are measured.
+Cost OfJitCall(int hosts, bool read = false, int earlier = 0) {
   Costs costs(hosts);
   Executable add;
   costs.tenant().Compile(costs.devices(), 1, 20, [&](Executable made) { add = std::move(made); });
@@ -132,6 +133,8 @@ Cost OfJitCall(int hosts, bool read = false) {
   const Value x = costs.tenant().Make(costs.devices(), {1, 2, 3, 4});
   costs.Settle();
   const auto call = [&] { return costs.tenant().Run(add, {x}); };
+  for (int i = 0; i < earlier; ++i) costs.tenant().Drop({call()});
+  costs.Settle();
   return read ? costs.OfCallAndRead(call) : costs.OfCall(call);
 }
 
@@ -139,6 +142,11 @@ TEST(CostsTest, OfAJitCallOnOneHost) { ExpectAtMost(OfJitCall(1), {{1, 14}, {1, 
 
 // The bytes of the result travel with the news that the call has ended.
 TEST(CostsTest, OfAJitCallWhoseResultIsAlwaysRead) { ExpectAtMost(OfJitCall(1, true), {{1, 23}, {1, 40}, {0, 0}}, "jit_1_read"); }
+
+// Names grow with the number of the session's requests: by a byte here.
+TEST(CostsTest, OfAJitCallAfterAThousandOthers) {
+  ExpectAtMost(OfJitCall(1, false, 1000), {{1, 17}, {1, 14}, {0, 0}}, "jit_late");
+}
 
 // To each host the call; to each host that reports through another (report_groups.h) also that its completions have arrived, since no other
 // message follows.

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -107,21 +109,24 @@ TEST_P(Planted, IsNoticed) {
 INSTANTIATE_TEST_SUITE_P(Sim, Planted,
                          ::testing::Values(Bug::kLoseFrame, Bug::kRepeatFrame, Bug::kSwapFrames, Bug::kDamageFrame));
 
-// Together these bugs break each invariant: values, untouched hosts, answers, leftovers.
+// Together these bugs break each invariant: values, untouched hosts, answers, leftovers. Which one a seed breaks depends on the frames that
+// it hits.
 TEST(PlantedBugs, BreakEveryInvariantThatATransportCan) {
-  std::string said;
-  for (Bug bug : {Bug::kLoseFrame, Bug::kSwapFrames, Bug::kDamageFrame}) {
-    Scenario scenario = Read("tenants");
-    scenario.faults.clear();
-    scenario.limit = absl::Seconds(20);
-    scenario.bug = bug;
-    scenario.bug_one_in = 40;
-    for (uint64_t seed = 1; seed <= 4; ++seed)
-      absl::StrAppend(&said, absl::StrJoin(RunScenario(scenario, seed).violations, "\n"), "\n");
+  std::set<std::string> left = {"and should hold", "and nothing had happened to it", "has not finished",
+                                "after the last session has ended"};
+  for (uint64_t seed = 1; seed <= 40 && !left.empty(); ++seed) {
+    for (Bug bug : {Bug::kLoseFrame, Bug::kSwapFrames, Bug::kDamageFrame}) {
+      Scenario scenario = Read("tenants");
+      scenario.faults.clear();
+      scenario.limit = absl::Seconds(20);
+      scenario.bug = bug;
+      scenario.bug_one_in = 40;
+      const std::string said = absl::StrJoin(RunScenario(scenario, seed).violations, "\n");
+      for (auto kind = left.begin(); kind != left.end();)
+        kind = absl::StrContains(said, *kind) ? left.erase(kind) : std::next(kind);
+    }
   }
-  for (const char* what :
-       {"and should hold", "and nothing had happened to it", "has not finished", "after the last session has ended"})
-    EXPECT_TRUE(absl::StrContains(said, what)) << what << " is not in:\n" << said;
+  EXPECT_EQ(left, std::set<std::string>());
 }
 
 // Deaths and silences must be noticed in time: one bug hides a death, one makes the controller too patient.

@@ -42,7 +42,7 @@ void ClusterImpl::MakeFabric() {
   });
   fabric_->set_sequential_dispatch(options_.sequential_dispatch);
   fabric_->losses().set_patience(options_.heartbeat_limit + tick());
-  fabric_->set_make_key(options_.make_key);
+  fabric_->set_make_key([this] { return options_.make_key(); });  // the source that all parts share
   fabric_->set_client_grace(options_.client_grace);
   housekeeping_ = std::make_unique<Housekeeping>(&fabric_->outbox(), &strand_, context_->clock(), context_->timers(),
                                                  [weak](HostId host, const absl::Status& why) {
