@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pathlib
-import resource
 import select
 import signal
 import socket
@@ -248,15 +247,30 @@ def stolen_seconds():
     return seconds[7] if len(seconds) > 7 else 0
 
 
-def busy_seconds():
-    """Returns the processor seconds, over all processors, that processes of this machine have used since it started."""
-    return sum(_processor_states()[:3])  # user, nice, system
+def outside_seconds(root):
+    """Returns the processor seconds of all processes outside the tree of `root`; see outside. The kernel's threads are left out."""
+    uses = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            fields = _fields(folder.name)
+            if not int(fields[6]) & KERNEL_THREAD:
+                uses[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return outside(uses, root)
 
 
-def ended_seconds():
-    """Returns the processor seconds of all descendants of this process that have ended, where every parent waited for its children."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, a flag of a process
+
+
+def outside(uses, root):
+    """Returns the seconds of the processes that are neither `root` nor its descendants. uses: {process: (its parent, the seconds that it used, and its children that
+    have ended and that it waited for)}. What a process used moves to its parent when it ends. So the difference of two readings is what these processes used
+    meanwhile, also those that began or ended."""
+    def is_inside(pid):
+        while pid in uses and pid != root:
+            pid = uses[pid][0]
+        return pid == root
+
+    return sum(seconds for pid, (_, seconds) in uses.items() if not is_inside(pid))
 
 
 def processor_seconds(pid):
@@ -264,9 +278,14 @@ def processor_seconds(pid):
     return time.clock_gettime(~pid << 3 | 2)  # the process's own clock, in nanoseconds: see clock_getcpuclockid(3)
 
 
+def _fields(pid):
+    """Returns the fields of /proc/PID/stat from the state on, as texts: see proc(5). Raises OSError if the process is gone."""
+    return pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()
+
+
 def _stat(pid):
     """Returns (state, parent) of a process, as texts. Raises OSError if it is gone."""
-    return pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[:2]
+    return _fields(pid)[:2]
 
 
 def _state(pid):

@@ -281,7 +281,7 @@ def _islands_table(result):
 def targets_table(report):
     head = ["figure", "compared", "on", "reached, median (middle half)", "wanted", "whose target", "verdict in this run", "in the run before, where it was another"]
     others, _ = _earlier.others(report)
-    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.claim, one.verdict, others.get(tuple(_earlier.key(one)), "")] for one in _targets.targets(report)]
+    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, "-" if one.limit is None else one.claim, one.verdict, others.get(tuple(_earlier.key(one)), "")] for one in _targets.targets(report)]
 
 
 TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _table2,

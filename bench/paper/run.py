@@ -103,7 +103,7 @@ def end_all_but(ours):
         for pid in left:
             with contextlib.suppress(ChildProcessError):  # not a child of this process, or not yet
                 os.waitpid(pid, 0)
-    with contextlib.suppress(ChildProcessError):  # those that had ended by themselves: their processor time counts once they are waited for
+    with contextlib.suppress(ChildProcessError):  # those that had ended by themselves
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
@@ -204,21 +204,20 @@ def say(text):
 
 
 class Outsiders:
-    """Measures how much of the processors others use meanwhile: other guests of the hardware, and processes of this machine that are not ours. All that
-    this process starts must have ended by then."""
+    """Measures how much of the processors others use meanwhile: other guests of the hardware, and processes of this machine outside the tree of `root`."""
 
-    def __init__(self):
+    def __init__(self, root):
+        self._root = root
         self._begin = self._now()
 
-    @staticmethod
-    def _now():
-        return {"wall": time.monotonic(), "stolen": _sides.stolen_seconds(), "busy": _sides.busy_seconds(), "ours": _sides.ended_seconds()}
+    def _now(self):
+        return {"wall": time.monotonic(), "stolen": _sides.stolen_seconds(), "others": _sides.outside_seconds(self._root)}
 
     def shares(self):
         """Returns the shares of all processors' time."""
         spent = {key: now - self._begin[key] for key, now in self._now().items()}
         every = spent["wall"] * os.cpu_count()
-        return {"stolen": spent["stolen"] / every, "others": max(0.0, spent["busy"] - spent["ours"]) / every}
+        return {key: max(0.0, spent[key]) / every for key in ("stolen", "others")}
 
 
 def measure(args):
@@ -229,7 +228,7 @@ def measure(args):
     wanted = [number for number in args.figures or NUMBERS if not args.resume or unfinished(report, number) or number in report["failed"]]
     start = time.monotonic()
     for place, number in enumerate(wanted):
-        begun, outsiders = time.monotonic(), Outsiders()
+        begun, outsiders = time.monotonic(), Outsiders(os.getpid())
         limit = limit_of(number, wanted[place:], args, begun - start)
         say(progress(wanted, place, begun - start, limit, args.quick))
         known = report["figures"].get(number) if args.resume else None
