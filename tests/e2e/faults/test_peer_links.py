@@ -4,15 +4,13 @@ results are jax's. A network that stays cut fails the arrays that had to cross i
 import contextlib
 import random
 import signal
-import subprocess
 
 import pytest
 from cli import CommandLine, free_ports
 from conftest import PATIENCE, eventually
+from cut_hosts import CutHosts, ask, end
 from cut_network import Network
 from slow_network import TwoIslands
-
-from pathways._cluster import command_lines
 
 # Moves a large array to the other host and back, reshards one over both hosts without a collective, donates one, and calls a program whose stages are
 # on both hosts. Each step prints whether all results are those of jax's own cpu.
@@ -78,61 +76,31 @@ def with_bytes(code, size=BYTES):
     return code.replace("BYTES", str(size))
 
 
-class Cluster:
-    """A cluster of the hosts a and b. Each is reached by the other through a network of its own, which the test cuts."""
+class Cluster(CutHosts):
+    """Each host is reached by the other through a network of its own, which the test cuts."""
 
-    def __init__(self, folder, grace):
-        self.command = CommandLine(folder / "home")
-        self._folder, self.workers, self.networks = folder, {}, {}
-        self.up = self.command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--listen-proxy", "none",
-                               "--host-grace", str(grace))
-        try:
-            controller = self.command("status")["workers_address"].rpartition(":")[2]
-            self.command("token", "create", "--user", "rack", "--role", "worker", "--output", str(folder / "rack.token"))
-            for name, place, port in zip("ab", ("127.0.0.2", "127.0.0.3"), free_ports(2)):
-                self.networks[name] = Network(f"127.0.0.1:{port}", listen=(place, port))
-                self._start(name, place, port, controller)
-            assert eventually(lambda: self.command("status")["state"] == "formed"), self.log("a") + self.log("b")
-        except BaseException:
-            self.stop()
-            raise
-
-    def _start(self, name, place, port, controller):
-        words = command_lines.worker(f"tcp:127.0.0.1:{controller}", name, f"i{name}", "cpu", 2, advertise=place, listen_lanes=f"tcp:{place}:0",
-                                     access=["--token-file", self._folder / "rack.token"])
-        words += ["--listen", f"tcp:127.0.0.1:{port}", "--no-shared-memory"]
-        with open(self._folder / f"{name}.log", "w") as log:
-            self.workers[name] = subprocess.Popen([str(word) for word in words], env=self.command.env, stdout=log, stderr=log)
-
-    def log(self, name):
-        return (self._folder / f"{name}.log").read_text()
+    def start_hosts(self, port):
+        self.workers = {}
+        for name, place, own in zip("ab", ("127.0.0.2", "127.0.0.3"), free_ports(2)):
+            self.networks.append(Network(f"127.0.0.1:{own}", listen=(place, own)))
+            self.workers[name] = self.start_worker(name, f"127.0.0.1:{port}", "--listen", f"tcp:127.0.0.1:{own}", "--no-shared-memory", advertise=place,
+                                                   listen_lanes=f"tcp:{place}:0")
 
     def hosts(self):
         return {host["name"]: host["id"] for host in self.command("status")["hosts"]}
 
     def program(self, code):
-        program = self.command.program(self.up["address"], with_bytes(code))
-        assert program.stdout.readline() == "ready\n", program.communicate()[1]
-        return program
+        return super().program(with_bytes(code))
 
     @contextlib.contextmanager
     def cut(self):
-        for network in self.networks.values():
+        for network in self.networks:
             network.cut()
         try:
             yield
         finally:
-            for network in self.networks.values():
+            for network in self.networks:
                 network.heal()
-
-    def stop(self):
-        for worker in self.workers.values():
-            worker.send_signal(signal.SIGCONT)
-            worker.kill()
-            worker.wait()
-        for network in self.networks.values():
-            network.close()
-        self.command("down", check=False)
 
 
 @pytest.fixture(scope="module")
@@ -149,26 +117,16 @@ def impatient(tmp_path_factory):
     cluster.stop()
 
 
-def ask(program, line=""):
-    program.stdin.write(line + "\n")
-    program.stdin.flush()
-
-
-def end(program):
-    out, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 0, out + err
-
-
 def test_arrays_cross_a_network_that_breaks_again_and_again(patient):
     before = patient.hosts()
     rng = random.Random(5)
     program = patient.program(MOVES)
-    for network in patient.networks.values():
+    for network in patient.networks:
         network.age(lambda: rng.randrange(100_000, 8_000_000))
     ask(program, "3")
     lines = [program.stdout.readline() for _ in range(4)]
-    cuts = [network.cuts for network in patient.networks.values()]
-    for network in patient.networks.values():
+    cuts = [network.cuts for network in patient.networks]
+    for network in patient.networks:
         network.calm()
     assert lines == [RIGHT] * 3 + ["done\n"], program.communicate()[1]
     assert min(cuts) >= 5, cuts

@@ -4,15 +4,13 @@ an undisturbed run. A host that is cut off for too long is lost, and a host whos
 import os
 import random
 import signal
-import subprocess
 
 import pytest
 from cli import CommandLine
 from conftest import PATIENCE, eventually
+from cut_hosts import CutHosts, ask, end
 from cut_network import Network
 from slow_network import TwoIslands
-
-from pathways._cluster import command_lines
 
 LOOP = """
 import sys
@@ -51,55 +49,23 @@ for line in sys.stdin:
 """
 
 
-class Cluster:
-    """A cluster of two hosts over TCP, with tokens. The second one, b, is behind a network that the test cuts."""
+class Cluster(CutHosts):
+    """The second host, b, is behind a network that the test cuts."""
 
-    def __init__(self, folder, grace):
-        self.command = CommandLine(folder / "home")
-        self._folder, self._workers, self.network = folder, [], None
-        self.up = self.command("up", "--no-workers", "--hosts", "2", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1", "--listen-proxy", "none",
-                               "--host-grace", str(grace))
-        try:
-            port = self.command("status")["workers_address"].rpartition(":")[2]
-            self.network = Network(f"127.0.0.1:{port}")
-            self.controller = self.command("status")["pid"]
-            self.command("token", "create", "--user", "rack", "--role", "worker", "--output", str(folder / "rack.token"))
-            self.start("a", f"127.0.0.1:{port}")
-            self.b = self.start("b", self.network.address)
-            assert eventually(lambda: self.command("status")["state"] == "formed"), self.log("a") + self.log("b")
-        except BaseException:
-            self.stop()
-            raise
+    def start_hosts(self, port):
+        self.network = Network(f"127.0.0.1:{port}")
+        self.networks.append(self.network)
+        self.start("a", f"127.0.0.1:{port}")
+        self.b = self.start("b", self.network.address)
 
     def start(self, name, address):
-        words = command_lines.worker(f"tcp:{address}", name, f"i{name}", "cpu", 2, advertise="127.0.0.1",
-                                     access=["--token-file", self._folder / "rack.token"])
-        with open(self._folder / f"{name}.log", "a") as log:
-            self._workers.append(subprocess.Popen([str(word) for word in words], env=self.command.env, stdout=log, stderr=log))
-        return self._workers[-1]
-
-    def log(self, name):
-        return (self._folder / f"{name}.log").read_text()
+        return self.start_worker(name, address, advertise="127.0.0.1")
 
     def host(self, name="b"):
         return next((host for host in self.command("status")["hosts"] if host["name"] == name), None)
 
     def events(self):
         return [event["kind"] for event in self.command("status")["events"]]
-
-    def program(self, code):
-        program = self.command.program(self.up["address"], code)
-        assert program.stdout.readline() == "ready\n", program.communicate()[1]
-        return program
-
-    def stop(self):
-        for worker in self._workers:
-            worker.send_signal(signal.SIGCONT)
-            worker.kill()
-            worker.wait()
-        if self.network is not None:
-            self.network.close()
-        self.command("down", check=False)
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +80,6 @@ def impatient(tmp_path_factory):
     cluster = Cluster(tmp_path_factory.mktemp("impatient"), grace=1)
     yield cluster
     cluster.stop()
-
-
-def ask(program, line=""):
-    program.stdin.write(line + "\n")
-    program.stdin.flush()
-
-
-def end(program):
-    out, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 0, out + err
 
 
 def lines_of(program, steps):
