@@ -4,8 +4,9 @@
 //   - DeviceId, MemoryId: when a worker joins; dense. Clients see them as IFRT ids.
 //   - HostId, IslandId: a host that rejoins gets a new HostId.
 //   - SessionId: one for each connected client.
-//   - ArrayId, ExecutableId: never reused while the controller lives.
-//   - OpId: names a command sent to hosts, which they answer with Done.
+//   - ArrayId: says which request of which session made the array (request_name.h). 0 for arrays that no host has.
+//   - ExecutableId: never reused while the controller lives.
+//   - OpId: names a command to a host, which answers it with Done; also by its request. Commands to several hosts may have one op.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
 // ReportGroups: groups the hosts, so that one host of a group, its speaker, reports the completions of all of them to the controller
-// (worker.proto, Report). ClusterImpl tells the hosts.
+// (worker.proto, Report). Membership tells the hosts.
 //
 // The first host of a group is its speaker. If it is lost, the next one takes over; the loss of another member changes nothing
 // for the others. New hosts fill groups that have room. When losses have left more than twice as many groups as needed, all

@@ -44,7 +44,7 @@ class ReportPath : private FrameChannel::ReportReceiver {
  public:
   static constexpr absl::Duration kHold = absl::Microseconds(200);
   static constexpr absl::Duration kLongestHold = absl::Milliseconds(2);
-  // Longer than the controller's delay for a bare acknowledgement of reports (ClusterImpl).
+  // Longer than the controller's delay for a bare acknowledgement of reports (GroupedReports).
   static constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
   // All outlive this.
