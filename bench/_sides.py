@@ -148,14 +148,20 @@ def floor_server(tree, *flags, pinned=None):
 
 
 @contextlib.contextmanager
-def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None):
+def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None, observed=False):
     """Starts a local cluster of the installed package and yields it. Its `processes` begin with the controller, then the workers. listen_proxy: the
-    address at which its own agent listens for clients without the package."""
-    from pathways._cluster import local
+    address at which its own agent listens for clients without the package. observed: it serves metrics and, if the package has one, the page."""
+    from pathways._cluster import binaries, local
     from pathways._cluster.shape import Shape
 
+    observation = {}
+    if observed:
+        observation["metrics_port"] = 0
+        with contextlib.suppress(binaries.MissingError):
+            binaries.page_files()
+            observation["page"] = local.Page("127.0.0.1:0")
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        running = local.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch, listen_proxy=listen_proxy).start()
+        running = local.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch, listen_proxy=listen_proxy, **observation).start()
         try:
             yield running
         finally:

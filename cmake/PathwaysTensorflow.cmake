@@ -11,7 +11,7 @@ endif()
 
 set(PW_PJRT_HEADERS "${PROJECT_BINARY_DIR}/pjrt_headers")
 foreach(header IN ITEMS xla/pjrt/c/pjrt_c_api.h xla/pjrt/c/pjrt_c_api_ffi_extension.h xla/pjrt/c/pjrt_c_api_layouts_extension.h
-        xla/ffi/api/c_api.h)
+        xla/pjrt/c/pjrt_c_api_profiler_extension.h xla/backends/profiler/plugin/profiler_c_api.h xla/ffi/api/c_api.h)
   get_filename_component(folder "${PW_PJRT_HEADERS}/${header}" DIRECTORY)
   file(MAKE_DIRECTORY "${folder}")
   file(CREATE_LINK "${PW_TENSORFLOW_DIR}/include/${header}" "${PW_PJRT_HEADERS}/${header}" SYMBOLIC)

@@ -14,7 +14,7 @@ fi
 # A hash of all that the wheel is made of.
 state=$({
   find "$tree/bin" -type f -name 'pathways-*' -print0 | sort -z | xargs -0 -r sha256sum
-  find "$tree" \( -name libpjrt_cpu.so -o -name libpathways_pjrt.so \) -print0 | sort -z | xargs -0 -r sha256sum
+  find "$tree" \( -name libpjrt_cpu.so -o -name 'libpathways_*.so' \) -print0 | sort -z | xargs -0 -r sha256sum
   find build/page/dist -type f -print0 2>/dev/null | sort -z | xargs -0 -r sha256sum
   git ls-files -z --cached --others --exclude-standard -- python pyproject.toml cmake/PathwaysInstall.cmake README.md |
     xargs -0 sha256sum 2>/dev/null || true

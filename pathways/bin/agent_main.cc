@@ -19,6 +19,7 @@
 #include "pathways/base/threads/thread_pool.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/front_door.h"
+#include "pathways/bin/metrics_flags.h"
 #include "pathways/client/remote_cluster.h"
 #include "pathways/identity/credentials.h"
 #include "pathways/net/asio/asio_transport.h"
@@ -34,6 +35,7 @@ struct Options {
   pw::client::RemoteCluster::Options cluster;
   pw::identity::CredentialOptions credentials;
   pw::FrontDoorOptions door;
+  pw::MetricsFlags metrics;
   int notices = -1;
   bool exit_with_parent = false;
 };
@@ -51,6 +53,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "how long the controller may be out of reach while a session is opened");
   pw::identity::DeclareCredentials(&options->credentials, "a user's", flags);
   pw::DeclareFrontDoor(&options->door, flags);
+  pw::DeclareMetrics(&options->metrics, flags);
   flags->Add("notices", &options->notices, "FD",
              "an open file, the program's standard error: gets a line when the connection to the controller is lost");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
@@ -84,6 +87,8 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   cluster = std::make_unique<pw::client::RemoteCluster>(options.cluster,
                                                         pw::client::Link::Environment{&transport, &strand, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const auto door, pw::FrontDoor::Open(options.door, cluster.get()));
+  PW_ASSIGN_OR_RETURN(const auto metrics,
+                      pw::ServeMetrics(options.metrics, [&door](auto done) { door->GetMetrics(std::move(done)); }));
   PW_LOG_INFO << "agent: jax programs connect to " << door->address() << "; the controller is at " << options.cluster.controller;
   PW_LOG_INFO << "agent: stopping: " << stop->Wait(options.exit_with_parent);
   return absl::OkStatus();

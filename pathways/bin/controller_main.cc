@@ -29,6 +29,7 @@
 #include "pathways/bin/controller_questions.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/page_flags.h"
+#include "pathways/bin/profile_files.h"
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/identity/credentials.h"
@@ -78,6 +79,10 @@ struct Options {
   std::string trace;
   std::string trace_output = "pathways-trace.json";
   absl::Duration trace_duration = absl::Seconds(5);
+  std::string profile;
+  std::string profile_output = ".";
+  absl::Duration profile_duration = absl::Seconds(5);
+  int64_t profile_limit = int64_t{256} << 20;
   bool own_workers = false;
   bool exit_with_parent = false;
   bool version = false;
@@ -106,6 +111,14 @@ void DeclareQuestions(Options* options, pw::Flags* flags) {
              "do not serve: have the cluster of the controller whose clients connect there record what it does");
   flags->Add("trace-duration", &options->trace_duration, "DURATION", "how long --trace records");
   flags->Add("trace-output", &options->trace_output, "PATH", "where --trace writes; ui.perfetto.dev opens it");
+  flags->Add("profile", &options->profile, "ADDRESS",
+             "do not serve: have the hosts of the controller whose clients connect there record a profile of all clients");
+  flags->Add("profile-duration", &options->profile_duration, "DURATION", "how long --profile records");
+  flags->Add("profile-output", &options->profile_output, "DIR",
+             "a folder, where --profile writes HOST.xplane.pb for each host and pathways_trace.json; XProf opens it if it is "
+             "LOGDIR/plugins/profile/NAME");
+  flags->Add("profile-limit", &options->profile_limit, "BYTES",
+             "of --profile: a host keeps no more; what does not fit is missing, and the answer says so");
   flags->Add("token-create", &options->token_create, "ADDRESS",
              "do not serve: have the controller whose clients connect there make a token; prints a token file");
   flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
@@ -235,6 +248,9 @@ pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImp
     const uint64_t after = pw::http::NumberIn(query, "after", 0);
     cluster->Post([cluster, after, done = std::move(done)]() mutable { std::move(done)(cluster->GetGangs(after)); });
   };
+  contents.sources["programs"] = [cluster](const std::string&, auto done) {
+    cluster->Post([cluster, done = std::move(done)]() mutable { std::move(done)(cluster->GetPrograms()); });
+  };
   if (identity == nullptr) return contents;
   contents.admit = [cluster, identity](const std::string& token, auto done) {
     cluster->Post([identity, token, done = std::move(done)]() mutable {
@@ -343,6 +359,26 @@ absl::StatusOr<std::string> Trace(const Options& options) {
   return json.EndArray().EndObject().Take();
 }
 
+absl::StatusOr<std::string> Profile(const Options& options) {
+  if (options.profile_limit <= 0) return absl::InvalidArgumentError("--profile-limit must be more than 0");
+  pw::ProfileFiles files(options.profile_output);
+  PW_ASSIGN_OR_RETURN(const pw::session::ClusterProfile profile,
+                      pw::RecordProfile(To(options, options.profile),
+                                        {options.profile_duration, static_cast<uint64_t>(options.profile_limit)}, &files));
+  if (!profile.trace.perfetto_json.empty())
+    PW_RETURN_IF_ERROR(files.WriteWhole("pathways_trace.json", profile.trace.perfetto_json));
+  pw::JsonWriter json;
+  json.BeginObject().Key("path").String(options.profile_output).Key("hosts").BeginArray();
+  for (size_t h = 0; h < profile.hosts.size(); ++h) {
+    const auto& host = profile.hosts[h];
+    const auto file = files.written().find(h);
+    json.BeginObject().Key("name").String(host.name).Key("bytes").Int(static_cast<int64_t>(host.bytes));
+    if (file != files.written().end()) json.Key("file").String(file->second);
+    json.Key("missing").String(host.missing).EndObject();
+  }
+  return json.EndArray().EndObject().Take();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -366,6 +402,7 @@ int main(int argc, char** argv) {
   if (!options.resume.empty()) return PrintAnswer(pw::Suspend(To(options, options.resume), client, true));
   if (!options.drain.empty()) return PrintAnswer(pw::Drain(To(options, options.drain), options.drain_host, options.drain_undo));
   if (!options.trace.empty()) return PrintAnswer(Trace(options));
+  if (!options.profile.empty()) return PrintAnswer(Profile(options));
   if (!options.token_create.empty()) return PrintAnswer(pw::CreateToken(To(options, options.token_create), options.new_token));
   if (!options.token_list.empty()) return PrintAnswer(pw::ListTokens(To(options, options.token_list)));
   if (!options.token_revoke.empty()) return PrintAnswer(pw::RevokeToken(To(options, options.token_revoke), options.token_id));

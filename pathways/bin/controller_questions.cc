@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -35,33 +36,60 @@ absl::StatusOr<T> Wait(const Future<T>& future, absl::Duration timeout, const st
       absl::StrCat("no answer from a controller at ", address, " within ", absl::FormatDuration(timeout)));
 }
 
+// A way to the controller that is asked.
+class Controller {
+ public:
+  Controller(const Asked& asked, const identity::Credentials& credentials)
+      : address_(asked.address), transport_({.tls = credentials.tls, .retry_connects = false}) {
+    client::RemoteCluster::Options options;
+    options.controller = address_;
+    options.patience = asked.timeout;
+    options.token = credentials.token;
+    options.retry = false;
+    cluster_ =
+        std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&transport_, &strand_, &timers_, &clock_});
+  }
+
+  // Waits for the answer of `ask(cluster, done)`, which runs on the strand. UNAVAILABLE at once if nothing listens at the address.
+  template <class T, class F>
+  absl::StatusOr<T> Ask(absl::Duration timeout, F ask) {
+    Promise<T> promise;
+    const Future<T> future = promise.future();
+    strand_.Post([ask = std::move(ask), cluster = cluster_.get(), promise = std::move(promise)]() mutable {
+      ask(*cluster, session::ResultCallback<T>(
+                        [promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
+    });
+    absl::StatusOr<T> answer = Wait(future, timeout, address_);
+    if (!absl::IsUnavailable(answer.status())) return answer;
+    return absl::UnavailableError(absl::StrCat("no answer from a controller at ", address_, ": ", answer.status().message()));
+  }
+
+  // Returns after this time.
+  void Pass(absl::Duration time) {
+    Promise<Unit> passed;
+    const Future<Unit> future = passed.future();
+    auto shared = std::make_shared<Promise<Unit>>(std::move(passed));
+    timers_.After(time, &strand_, [shared] { shared->Set(Unit()); });
+    Wait(future, time + absl::Minutes(1), address_).IgnoreError();
+  }
+
+ private:
+  const std::string address_;
+  // Destroyed in the reverse order: timers, connections, the executor and its remaining tasks, then the state.
+  SteadyClock clock_;
+  std::unique_ptr<client::RemoteCluster> cluster_;
+  ThreadPool executor_{"pw-question", 1};
+  Strand strand_{&executor_};
+  net::AsioTransport transport_;
+  TimerQueue timers_{&clock_};
+};
+
 // Asks the controller at this address: `ask(cluster, done)`. UNAVAILABLE at once if nothing listens there.
 template <class T, class F>
 absl::StatusOr<T> Ask(const Asked& asked, F ask) {
-  const std::string& address = asked.address;
-  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(address, asked.credentials));
-  // Destroyed in the reverse order: timers, connections, the executor and its remaining tasks, then the state.
-  SteadyClock clock;
-  std::unique_ptr<client::RemoteCluster> cluster;
-  ThreadPool executor("pw-question", 1);
-  Strand strand(&executor);
-  net::AsioTransport transport({.tls = credentials.tls, .retry_connects = false});
-  TimerQueue timers(&clock);
-  client::RemoteCluster::Options options;
-  options.controller = address;
-  options.patience = asked.timeout;
-  options.token = credentials.token;
-  options.retry = false;
-  cluster = std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&transport, &strand, &timers, &clock});
-  Promise<T> promise;
-  const Future<T> future = promise.future();
-  strand.Post([ask = std::move(ask), cluster = cluster.get(), promise = std::move(promise)]() mutable {
-    ask(*cluster, session::ResultCallback<T>(
-                      [promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
-  });
-  absl::StatusOr<T> answer = Wait(future, asked.timeout, address);
-  if (!absl::IsUnavailable(answer.status())) return answer;
-  return absl::UnavailableError(absl::StrCat("no answer from a controller at ", address, ": ", answer.status().message()));
+  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(asked.address, asked.credentials));
+  Controller controller(asked, credentials);
+  return controller.Ask<T>(asked.timeout, std::move(ask));
 }
 
 // Sets the promise at the first answer on its connection, or at the connection's end.
@@ -118,6 +146,90 @@ absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Dura
   return Ask<session::ClusterTrace>(
       {asked.address, duration + asked.timeout, asked.credentials},
       [duration](session::Cluster& cluster, auto done) { cluster.RecordTrace(duration, 0, std::move(done)); });
+}
+
+namespace {
+
+constexpr absl::Duration kProfileTimeout = absl::Seconds(60);  // for the hosts to convert what they have recorded
+
+// Adapts a callback of a status to one of a result.
+session::StatusCallback WithoutValue(session::ResultCallback<Unit> done) {
+  return [done = std::move(done)](absl::Status status) mutable {
+    if (status.ok()) return std::move(done)(Unit());
+    std::move(done)(std::move(status));
+  };
+}
+
+// Reads the XSpace of a host to its end.
+absl::Status ReadXSpace(Controller& controller, absl::Duration timeout, SessionId session, size_t host, uint64_t bytes,
+                        absl::FunctionRef<absl::Status(std::string_view)> write) {
+  for (uint64_t offset = 0; offset < bytes;) {
+    PW_ASSIGN_OR_RETURN(const Bytes piece, controller.Ask<Bytes>(timeout, [=](session::Cluster& cluster, auto done) {
+      cluster.ReadProfile(session, host, offset, std::move(done));
+    }));
+    if (piece.empty()) return absl::DataLossError("its profile is shorter than was said");
+    PW_RETURN_IF_ERROR(write(piece.view()));
+    offset += piece.size();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<session::ClusterProfile> RecordProfile(Controller& controller, const Asked& asked, SessionId session,
+                                                      const ProfileWanted& wanted, ProfileWriter* writer) {
+  const session::ProfileOptions options{.everything = true, .max_bytes = wanted.max_bytes};
+  PW_RETURN_IF_ERROR(
+      controller
+          .Ask<Unit>(asked.timeout, [=](session::Cluster& cluster,
+                                        auto done) { cluster.StartProfile(session, options, WithoutValue(std::move(done))); })
+          .status());
+  controller.Pass(wanted.duration);
+  PW_ASSIGN_OR_RETURN(session::ClusterProfile profile,
+                      controller.Ask<session::ClusterProfile>(kProfileTimeout, [=](session::Cluster& cluster, auto done) {
+                        cluster.StopProfile(session, std::move(done));
+                      }));
+  for (size_t h = 0; h < profile.hosts.size(); ++h) {
+    session::ClusterProfile::Host& host = profile.hosts[h];
+    if (host.bytes == 0) continue;
+    PW_RETURN_IF_ERROR(writer->Begin(h, host.name));
+    absl::Status written;
+    const absl::Status read = ReadXSpace(controller, asked.timeout, session, h, host.bytes,
+                                         [&](std::string_view piece) { return written = writer->Write(piece); });
+    PW_RETURN_IF_ERROR(writer->End(/*whole=*/read.ok()));
+    PW_RETURN_IF_ERROR(written);
+    if (read.ok()) continue;
+    host.bytes = 0;
+    host.missing = std::string(read.message());
+  }
+  return profile;
+}
+
+}  // namespace
+
+absl::StatusOr<session::ClusterProfile> RecordProfile(const Asked& asked, const ProfileWanted& wanted, ProfileWriter* writer) {
+  if (wanted.duration <= absl::ZeroDuration() || wanted.duration >= session::kLongestProfile)
+    return absl::InvalidArgumentError(absl::StrCat("a profile lasts less than ", absl::FormatDuration(session::kLongestProfile),
+                                                   ", not ", absl::FormatDuration(wanted.duration)));
+  PW_ASSIGN_OR_RETURN(const identity::Credentials credentials, identity::CredentialsFor(asked.address, asked.credentials));
+  Controller controller(asked, credentials);
+  using SessionRef = std::shared_ptr<client::RemoteSession>;
+  PW_ASSIGN_OR_RETURN(SessionRef session,
+                      controller.Ask<SessionRef>(
+                          asked.timeout, [](client::RemoteCluster& cluster, auto done) { cluster.Observe(std::move(done)); }));
+  absl::StatusOr<session::ClusterProfile> profile = RecordProfile(controller, asked, session->id(), wanted, writer);
+  // The session ends on the strand, and the hosts drop the profile.
+  const absl::Status ended = controller
+                                 .Ask<Unit>(asked.timeout,
+                                            [session = std::move(session)](client::RemoteCluster& cluster, auto done) mutable {
+                                              cluster.Leave(session->id(), [&cluster, session, done = std::move(done)]() mutable {
+                                                cluster.Post([session = std::move(session), done = std::move(done)]() mutable {
+                                                  session = nullptr;
+                                                  std::move(done)(Unit());
+                                                });
+                                              });
+                                            })
+                                 .status();
+  if (profile.ok() && !ended.ok()) return ended;
+  return profile;
 }
 
 absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, bool undo) {

@@ -1,10 +1,11 @@
-// Sends an operator's requests to a controller: `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--share ADDRESS`,
+// Sends an operator's requests to a controller: `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--profile ADDRESS`, `--share ADDRESS`,
 // `--suspend ADDRESS`, `--drain ADDRESS` and `--token-create ADDRESS`. ADDRESS is where the controller's clients connect.
 // Requests go over an observer's session (proto/pathways/v1/session.proto).
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,6 +29,23 @@ absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked);
 
 // Makes the cluster record for `duration`, on top of the time for the answer.
 absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Duration duration);
+
+struct ProfileWanted {
+  absl::Duration duration;
+  uint64_t max_bytes = 0;  // of each host; 0: the most that a host keeps
+};
+// Takes the XSpaces of the hosts of a profile, one after another. An error ends the profile.
+class ProfileWriter {
+ public:
+  virtual ~ProfileWriter() = default;
+  // A host's XSpace begins. `host` comes from the controller, and need not fit a file's name.
+  virtual absl::Status Begin(size_t number, const std::string& host) = 0;
+  virtual absl::Status Write(std::string_view piece) = 0;
+  // `whole`: all of it has come.
+  virtual absl::Status End(bool whole) = 0;
+};
+// Makes the cluster record a profile of all clients. Returns what the hosts have recorded, and the trace of the same time.
+absl::StatusOr<session::ClusterProfile> RecordProfile(const Asked& asked, const ProfileWanted& wanted, ProfileWriter* writer);
 
 // Drains a host, or undoes that. Returns the answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
 absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, bool undo);

@@ -6,7 +6,9 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/process/flags.h"
 #include "pathways/bin/server_flags.h"
@@ -32,6 +34,8 @@ class FrontDoor {
 
   // Returns HOST:PORT, with the real port.
   const std::string& address() const { return address_; }
+  // Calls `done` with the front door's metrics for Prometheus, on the cluster's strand.
+  void GetMetrics(absl::AnyInvocable<void(std::string) &&> done) { server_->GetMetrics(std::move(done)); }
 
  private:
   FrontDoor() = default;

@@ -1,5 +1,6 @@
 #include "pathways/bin/page_flags.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,9 @@
 #include "pathways/base/process/port_file.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/bin/served_here.h"
+#include "pathways/http/log_tails.h"
 #include "pathways/http/static_files.h"
 #include "pathways/net/address.h"
 
@@ -28,6 +31,15 @@ std::vector<std::string> Names(const PageFlags& options, const net::Address& add
   return names;
 }
 
+// Answers questions about logs, on a thread of its own, because it reads files.
+http::Site::Source LogSource(const std::string& folder) {
+  const auto tails = std::make_shared<const http::LogTails>(folder);
+  const auto thread = std::make_shared<ThreadPool>("pw-logs", 1);
+  return [tails, thread](const std::string& query, auto done) {
+    thread->Post([tails, query, done = std::move(done)]() mutable { std::move(done)(tails->Answer(http::ReadLogQuery(query))); });
+  };
+}
+
 }  // namespace
 
 void DeclarePage(PageFlags* options, Flags* flags) {
@@ -40,6 +52,9 @@ void DeclarePage(PageFlags* options, Flags* flags) {
              "address that logs in");
   flags->Add("page-names", &options->names, "NAME,...",
              "of --listen-page: further names by which browsers may call it, such as that of a proxy before it");
+  flags->Add("page-logs", &options->logs, "DIR",
+             "of --listen-page: a folder whose files NAME.log are the logs of this cluster's processes on this machine, for the "
+             "page; default: none");
   flags->Add("page-port-file", &options->port_file, "PATH", "file for that address, once it is listened on");
 }
 
@@ -60,6 +75,7 @@ absl::StatusOr<std::unique_ptr<http::Server>> ServePage(const PageFlags& options
                    << "sessions too. Listen on 127.0.0.1 and let a proxy with TLS before it, or 'ssh -L'. Operators' tokens do "
                       "not open it there";
   }
+  if (!options.logs.empty()) site_options.sources["logs"] = LogSource(options.logs);
   PW_ASSIGN_OR_RETURN(http::StaticFiles files, http::StaticFiles::Load(options.files));
   const auto site = http::Site::Create(std::move(site_options), std::move(files), executor, clock);
   PW_ASSIGN_OR_RETURN(auto server, http::Server::Listen(

@@ -19,6 +19,7 @@ struct PageFlags {
   std::string files;       // --page-files: the folder of the page's files
   std::string token_file;  // --page-token-file: has the secret that opens the page
   std::string names;       // --page-names: further host names by which browsers may call the page, with commas
+  std::string logs;        // --page-logs: the folder of the logs that the page shows; empty: none
   std::string port_file;   // --page-port-file: the server writes its address there
 };
 

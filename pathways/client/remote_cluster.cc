@@ -190,13 +190,52 @@ void RemoteCluster::RecordTrace(absl::Duration duration, size_t max_events, Resu
   request.mutable_record_trace()->set_seconds(absl::ToDoubleSeconds(duration));
   request.mutable_record_trace()->set_max_events(max_events);
   Ask(std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes& payload) {
-        session::ClusterTrace trace;
+        session::ClusterTrace trace = session::ClusterTraceFrom(answer.trace());
         trace.perfetto_json = std::string(payload.view());
-        trace.events = answer.trace().events();
-        trace.events_not_recorded = answer.trace().events_not_recorded();
-        trace.silent_hosts.assign(answer.trace().silent_hosts().begin(), answer.trace().silent_hosts().end());
         return trace;
       }));
+}
+
+void RemoteCluster::Observe(ResultCallback<std::shared_ptr<RemoteSession>> done) {
+  Link::Options link = LinkOptions("an operator's question");
+  link.hello.set_observer(true);
+  Open(std::move(link), [this, done = std::move(done)](absl::StatusOr<std::shared_ptr<RemoteSession>> session) mutable {
+    if (session.ok()) sessions_[(*session)->id()] = *session;
+    std::move(done)(std::move(session));
+  });
+}
+
+// ---- profiles
+
+// The controller decides by the client's role whether the profile shows everything.
+void RemoteCluster::StartProfile(SessionId session, const session::ProfileOptions& options, session::StatusCallback done) {
+  SessionRequest request;
+  request.mutable_profile()->mutable_start()->set_merged(options.merged);
+  request.mutable_profile()->mutable_start()->set_max_bytes(options.max_bytes);
+  Ask(session, std::move(request), ReadingStatus(std::move(done)));
+}
+
+void RemoteCluster::StopProfile(SessionId session, ResultCallback<session::ClusterProfile> done) {
+  SessionRequest request;
+  request.mutable_profile()->set_stop(true);
+  Ask(session, std::move(request), Reading(std::move(done), [](const Answer& answer, const Bytes& payload) {
+        session::ClusterProfile profile = session::ClusterProfileFrom(answer.profile());
+        profile.trace.perfetto_json = std::string(payload.view());
+        return profile;
+      }));
+}
+
+void RemoteCluster::ReadProfile(SessionId session, size_t host, uint64_t offset, ResultCallback<Bytes> done) {
+  SessionRequest request;
+  request.mutable_profile()->mutable_read()->set_host(static_cast<uint32_t>(host));
+  request.mutable_profile()->mutable_read()->set_offset(offset);
+  Ask(session, std::move(request), Reading(std::move(done), [](const Answer&, const Bytes& payload) { return payload; }));
+}
+
+void RemoteCluster::DropProfile(SessionId session) {
+  SessionRequest request;
+  request.mutable_profile()->set_drop(true);
+  Ask(session, std::move(request), [](auto, Bytes) {});
 }
 
 }  // namespace pw::client

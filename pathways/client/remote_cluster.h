@@ -54,6 +54,12 @@ class RemoteCluster final : public session::Cluster {
   // The controller knows the token's user, and answers accordingly.
   void GetStatusFor(const std::string& user, session::ResultCallback<std::string> done) override { GetStatus(std::move(done)); }
   void RecordTrace(absl::Duration duration, size_t max_events, session::ResultCallback<session::ClusterTrace> done) override;
+  void StartProfile(SessionId session, const session::ProfileOptions& options, session::StatusCallback done) override;
+  void StopProfile(SessionId session, session::ResultCallback<session::ClusterProfile> done) override;
+  void ReadProfile(SessionId session, size_t host, uint64_t offset, session::ResultCallback<Bytes> done) override;
+  void DropProfile(SessionId session) override;
+  // Opens a session of an operator's tool, for requests that belong to one another. It lives as long as the caller keeps it.
+  void Observe(session::ResultCallback<std::shared_ptr<RemoteSession>> done);
   // Says goodbye for the session, for a process that ends.
   void Leave(SessionId session, absl::AnyInvocable<void() &&> done);
   // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).

@@ -37,7 +37,7 @@ struct ClusterOptions {
   int virtual_devices = 0;                   // of one client, in all its slices, at a time; 0: by the size of the cluster
   bool sequential_dispatch = false;          // programs of many nodes are sent node by node
   HangOptions hangs;                         // when a computation counts as hanging
-  std::function<absl::Time()> wall_clock;    // of this machine, to compare with the hosts'; null: they are not compared
+  std::function<absl::Time()> wall_clock;    // of this machine, to compare with the hosts' and for the times of traces; null: neither
   usage::Store store_usage;                  // stores what users have used; null: not stored
   std::map<std::string, double> used_today;  // device seconds of each user that are stored for the day of the start (UTC)
   ::pathways::v1::HostConfig host_config;    // settings of all hosts

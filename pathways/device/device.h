@@ -193,6 +193,15 @@ inline bool BlamesProcess(const absl::Status& error, absl::string_view address) 
                                                                              " of the computation is gone"));
 }
 
+// A recording of a runtime's own events, from StartProfile on. Dropping it discards the events.
+class RuntimeProfile {
+ public:
+  virtual ~RuntimeProfile() = default;
+  // Ends the recording; returns the events as a serialized tensorflow.profiler.XSpace. RESOURCE_EXHAUSTED if that has more than `max_bytes`.
+  // Called once, on any thread; may take seconds.
+  virtual absl::StatusOr<std::string> Stop(size_t max_bytes) = 0;
+};
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -208,6 +217,10 @@ class DeviceRuntime {
   virtual void AbortLaunch(int launch_id, const absl::Status& why) {}
   // Fails the launches that wait for another process, which is gone (BlamesProcess).
   virtual void LoseProcess(const std::string& process, const absl::Status& why) {}
+  // Starts to record the runtime's own events. UNIMPLEMENTED if it cannot. A process has one such recording at a time.
+  virtual absl::StatusOr<std::unique_ptr<RuntimeProfile>> StartProfile() {
+    return absl::UnimplementedError("this device runtime records no profile");
+  }
   // Sets the handler of host callbacks, replacing the previous one. Null: host callbacks are refused.
   virtual void SetHostCallHandler(HostCallHandler handler) = 0;
 };

@@ -49,6 +49,9 @@ void ClientSession::RunHeld() {
 
 void ClientSession::RunNow(DecodedRequest request) {
   const int64_t bytes = request.bytes;
+  ServedCounts& counts = table_->counts();
+  counts.request_bytes += bytes;
+  ++counts.requests[request.handler == nullptr ? 0 : static_cast<size_t>(request.handler->kind)];
   CarryOut(std::move(request));
   if (sink_ != nullptr) sink_->Ran(bytes);
 }

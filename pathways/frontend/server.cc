@@ -15,6 +15,7 @@
 #include "pathways/base/threads/thread_pool.h"
 #include "pathways/frontend/grpc_util.h"
 #include "pathways/frontend/host_buffer_calls.h"
+#include "pathways/frontend/metrics_page.h"
 #include "pathways/frontend/server_state.h"
 #include "pathways/frontend/session_stream.h"
 #include "pathways/frontend/shared_directory.h"
@@ -172,6 +173,12 @@ absl::Status Server::AddCompanion(const std::string& token, std::shared_ptr<cont
 }
 
 void Server::RemoveCompanion(const std::string& token) { impl_->state->sessions.RemoveCompanion(token); }
+
+void Server::GetMetrics(absl::AnyInvocable<void(std::string) &&> done) {
+  impl_->state->cluster->Post([state = impl_->state, done = std::move(done)]() mutable {
+    std::move(done)(ToMetricsPage(state->sessions.size(), state->sessions.counts(), state->handlers));
+  });
+}
 
 void Server::Shutdown() {
   if (impl_->grpc == nullptr) return;

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/controller/session.h"
@@ -59,6 +60,8 @@ class Server {
   // Adds the process that answers host calls of sessions with this token (session_table.h). On the cluster's strand.
   absl::Status AddCompanion(const std::string& token, std::shared_ptr<controller::HostCallHandler> handler);
   void RemoveCompanion(const std::string& token);
+  // Calls `done` with the metrics for Prometheus (metrics_page.h), on the cluster's strand. Any thread; not after Shutdown.
+  void GetMetrics(absl::AnyInvocable<void(std::string) &&> done);
   // Ends all sessions and stops listening. Not on the cluster's strand. A second call does nothing.
   void Shutdown();
 

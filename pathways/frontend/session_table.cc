@@ -25,6 +25,7 @@ uint64_t SessionTable::Add(const std::shared_ptr<ClientSession>& session) {
   uint64_t id = 0;
   while (id == 0 || sessions_.contains(id)) id = draw_();
   sessions_.emplace(id, session);
+  ++counts_.sessions;
   if (std::string token = TokenOf(session->hello().initialization_data); !token.empty()) {
     session_by_token_[token] = id;
     if (auto it = companions_.find(token); it != companions_.end()) Join(*session, it->second);

@@ -1,4 +1,5 @@
-// SessionTable: finds the live session of a host-buffer call, and the process that answers a session's host calls (its companion).
+// SessionTable: finds the live session of a host-buffer call, and the process that answers a session's host calls (its companion). It also counts
+// what the sessions of its server have done.
 //
 // Host-buffer calls name a session by a random number, so that an old or guessed number does not reach another client's session.
 // A companion and its sessions carry the same token; either may come first.
@@ -6,6 +7,7 @@
 // Strand-confined; must outlive all sessions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +26,13 @@ class ClientSession;
 
 // The key of initialization_data for the companion token.
 inline constexpr char kCompanionKey[] = "pathways_companion";
+
+// What a server has done for its clients since its start, for its metrics.
+struct ServedCounts {
+  uint64_t sessions = 0;                   // that were opened
+  std::array<uint64_t, 64> requests = {};  // that were carried out, by kind (IfrtRequest::RequestCase); at 0: of unknown kinds
+  int64_t request_bytes = 0;               // of these requests, on the wire
+};
 
 class SessionTable {
  public:
@@ -45,9 +54,11 @@ class SessionTable {
   std::shared_ptr<controller::HostCallHandler> CompanionOf(const Attributes& initialization_data) const;
 
   size_t size() const { return sessions_.size(); }
+  ServedCounts& counts() { return counts_; }
 
  private:
   const Draw draw_;
+  ServedCounts counts_;
   absl::flat_hash_map<uint64_t, std::weak_ptr<ClientSession>> sessions_;
   absl::flat_hash_map<std::string, uint64_t> session_by_token_;
   absl::flat_hash_map<std::string, std::shared_ptr<controller::HostCallHandler>> companions_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/json_writer.h"
@@ -163,10 +164,52 @@ absl::Status AskAboutPublished(Session& session, const JsonObject& request, Text
   return absl::OkStatus();
 }
 
+std::string ToJson(const ClusterProfile& profile) {
+  JsonWriter json;
+  json.BeginObject().Key("hosts").BeginArray();
+  for (const ClusterProfile::Host& host : profile.hosts) {
+    json.BeginObject().Key("name").String(host.name).Key("bytes").Int(static_cast<int64_t>(host.bytes));
+    json.Key("missing").String(host.missing).EndObject();
+  }
+  return json.EndArray().EndObject().Take();
+}
+
+// Takes `done` only if it returns OK.
+absl::Status AskAboutProfile(Cluster& cluster, SessionId session, const JsonObject& request, TextCallback& done) {
+  if (request.fields_size() != 1) return Bad("about a profile must have one key: start, stop, read or drop");
+  const std::string what = request.fields().begin()->first;
+  PW_ASSIGN_OR_RETURN(const JsonObject fields, ObjectField(request, what));
+  if (what == "start") {
+    cluster.StartProfile(session, {.everything = true, .merged = BoolField(fields, "merged")}, WithoutText(std::move(done)));
+  } else if (what == "stop") {
+    cluster.StopProfile(session, [done = std::move(done)](absl::StatusOr<ClusterProfile> profile) mutable {
+      if (!profile.ok()) return std::move(done)(profile.status());
+      std::move(done)(ToJson(*profile));
+    });
+  } else if (what == "read") {
+    PW_ASSIGN_OR_RETURN(const int64_t host, WholeNumber(fields, "host"));
+    PW_ASSIGN_OR_RETURN(const int64_t offset, WholeNumber(fields, "offset"));
+    cluster.ReadProfile(session, static_cast<size_t>(host), static_cast<uint64_t>(offset),
+                        [done = std::move(done)](absl::StatusOr<Bytes> bytes) mutable {
+                          if (!bytes.ok()) return std::move(done)(bytes.status());
+                          JsonWriter json;
+                          json.BeginObject().Key("piece").String(absl::Base64Escape({bytes->view().data(), bytes->size()})).EndObject();
+                          std::move(done)(json.Take());
+                        });
+  } else if (what == "drop") {
+    cluster.DropProfile(session);
+    std::move(done)(std::string("{}"));
+  } else {
+    return Bad(absl::StrCat("about a profile is one of start, stop, read or drop, not ", what));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsQuestion(absl::string_view kind) {
-  return kind == "sliceRequest" || kind == "publishedRequest" || kind == "statusRequest" || kind == "effectsRequest";
+  return kind == "sliceRequest" || kind == "publishedRequest" || kind == "profilerRequest" || kind == "statusRequest" ||
+         kind == "effectsRequest";
 }
 
 void Ask(Cluster& cluster, Session& session, absl::string_view kind, const JsonObject& request, TextCallback done) {
@@ -175,6 +218,7 @@ void Ask(Cluster& cluster, Session& session, absl::string_view kind, const JsonO
   absl::Status status = absl::UnimplementedError(absl::StrCat("there is no question \"", kind, "\""));
   if (kind == "sliceRequest") status = AskAboutSlices(cluster, session.id(), request, done);
   if (kind == "publishedRequest") status = AskAboutPublished(session, request, done);
+  if (kind == "profilerRequest") status = AskAboutProfile(cluster, session.id(), request, done);
   if (absl::IsInvalidArgument(status)) status = absl::InvalidArgumentError(absl::StrCat("Bad request: ", status.message()));
   if (!status.ok()) std::move(done)(std::move(status));
 }

@@ -6,6 +6,10 @@
 // {"sliceRequest": {"release": {"slice": n}}}: answers {}.
 // {"publishedRequest": {"claim": {"name": n}}}, {"await": {"name": n, "above": v, "seconds": s}}, {"withdraw": {"name": n}}:
 // see PublishedQuestion (session.proto).
+// {"profilerRequest": {"start": {"merged": b}}}: answers {} when all hosts record a profile for this session. {"stop": {}}: ends it; answers
+// {"hosts": [{"name", "bytes", "missing"}, ...]}. {"read": {"host": position, "offset": n}}: answers {"piece": base64} of that host's XSpace,
+// which is empty at its end. {"drop": {}}: the hosts need not keep it any more; answers {}. The profile shows all that the client may see
+// (Profiles::StartProfile).
 // {"statusRequest": {}}: answers the status report (docs/status.md), with Session::array_bytes as client_array_bytes.
 // {"effectsRequest": {}}: answers {} when all earlier runs with effects have ended, or fails with their first unreported failure.
 #pragma once

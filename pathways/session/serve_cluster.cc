@@ -46,6 +46,9 @@ absl::Status ServedSession::CarryOutOnCluster(Request& request) {
     case SessionRequest::kRecordTrace:
       RecordTrace(number, message.record_trace());
       break;
+    case SessionRequest::kProfile:
+      Profile(number, message.profile());
+      break;
     case SessionRequest::kDrainHost:
       DrainHost(number, message.drain_host());
       break;
@@ -109,11 +112,41 @@ void ServedSession::RecordTrace(uint64_t number, const ::pathways::v1::RecordTra
   }
   cluster_->RecordTrace(Seconds(request.seconds()), request.max_events() == 0 ? kTraceEvents : request.max_events(),
                         AnswerResult<ClusterTrace>(number, [](ClusterTrace trace, auto& answer, Bytes& payload) {
-                          answer.mutable_trace()->set_events(trace.events);
-                          answer.mutable_trace()->set_events_not_recorded(trace.events_not_recorded);
-                          for (std::string& host : trace.silent_hosts) answer.mutable_trace()->add_silent_hosts(std::move(host));
+                          ToProto(trace, answer.mutable_trace());
                           payload = Bytes::FromString(std::move(trace.perfetto_json));
                         }));
+}
+
+void ServedSession::Profile(uint64_t number, const ::pathways::v1::ProfileRequest& request) {
+  using ::pathways::v1::ProfileRequest;
+  if (client_.observer) {  // it has nothing of its own to record
+    const absl::Status status = MustBeOperator("record what all clients do; a program records itself by jax.profiler.trace");
+    if (!status.ok()) return Answer(number, status, nullptr);
+  }
+  switch (request.kind_case()) {
+    case ProfileRequest::kStart: {
+      ProfileOptions options;
+      options.everything = client_.caller.is_operator();
+      options.merged = request.start().merged();
+      options.max_bytes = request.start().max_bytes();
+      return cluster_->StartProfile(id(), options, AnswerStatus(number));
+    }
+    case ProfileRequest::kStop:
+      return cluster_->StopProfile(id(),
+                                   AnswerResult<ClusterProfile>(number, [](ClusterProfile profile, auto& answer, Bytes& payload) {
+                                     ToProto(profile, answer.mutable_profile());
+                                     payload = Bytes::FromString(std::move(profile.trace.perfetto_json));
+                                   }));
+    case ProfileRequest::kRead:
+      return cluster_->ReadProfile(
+          id(), request.read().host(), request.read().offset(),
+          AnswerResult<Bytes>(number, [](Bytes bytes, auto&, Bytes& payload) { payload = std::move(bytes); }));
+    case ProfileRequest::kDrop:
+      cluster_->DropProfile(id());
+      return Answer(number, absl::OkStatus(), nullptr);
+    case ProfileRequest::KIND_NOT_SET:
+      return Answer(number, absl::InvalidArgumentError("a request about a profile starts, stops, reads or drops it"), nullptr);
+  }
 }
 
 void ServedSession::DrainHost(uint64_t number, const ::pathways::v1::DrainHost& request) {

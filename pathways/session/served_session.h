@@ -150,6 +150,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void ChangeShare(uint64_t number, const ::pathways::v1::ChangeShare& request);
   void GetStatus(uint64_t number);
   void RecordTrace(uint64_t number, const ::pathways::v1::RecordTrace& request);
+  void Profile(uint64_t number, const ::pathways::v1::ProfileRequest& request);
   void DrainHost(uint64_t number, const ::pathways::v1::DrainHost& request);
   void Suspend(uint64_t number, const ::pathways::v1::SuspendSession& request);
   absl::Status TakeHostCallReply(const ::pathways::v1::HostCallReply& reply);

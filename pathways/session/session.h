@@ -45,6 +45,7 @@
 #include "pathways/session/host_calls.h"
 #include "pathways/session/lane_routes.h"
 #include "pathways/session/new_session.h"
+#include "pathways/session/profiles.h"
 #include "pathways/session/reports.h"
 
 namespace pw::session {
@@ -255,7 +256,7 @@ struct SpareDevices {
 
 // The controller as front ends see it, in this process or remote. Post may be called on any thread; all other methods on the strand. A
 // callback runs exactly once, on the strand, never inside the call.
-class Cluster : public Executor {
+class Cluster : public Executor, public Profiles {
  public:
   // Returns the latest description of the cluster known here. REQUIRES: a session has been opened.
   virtual std::shared_ptr<const ClusterInfo> info() const = 0;

@@ -403,6 +403,35 @@ gang::ShareChange ShareChangeFrom(const v1::ChangeShare& proto) {
   return change;
 }
 
+void ToProto(const ClusterTrace& trace, v1::TraceSummary* proto) {
+  proto->set_events(trace.events);
+  proto->set_events_not_recorded(trace.events_not_recorded);
+  for (const std::string& host : trace.silent_hosts) proto->add_silent_hosts(host);
+}
+ClusterTrace ClusterTraceFrom(const v1::TraceSummary& proto) {
+  ClusterTrace trace;
+  trace.events = proto.events();
+  trace.events_not_recorded = proto.events_not_recorded();
+  trace.silent_hosts.assign(proto.silent_hosts().begin(), proto.silent_hosts().end());
+  return trace;
+}
+
+void ToProto(const ClusterProfile& profile, v1::ProfileSummary* proto) {
+  for (const ClusterProfile::Host& host : profile.hosts) {
+    auto* out = proto->add_hosts();
+    out->set_name(host.name);
+    out->set_bytes(host.bytes);
+    out->set_missing(host.missing);
+  }
+  ToProto(profile.trace, proto->mutable_trace());
+}
+ClusterProfile ClusterProfileFrom(const v1::ProfileSummary& proto) {
+  ClusterProfile profile;
+  for (const auto& host : proto.hosts()) profile.hosts.push_back({host.name(), host.bytes(), host.missing()});
+  profile.trace = ClusterTraceFrom(proto.trace());
+  return profile;
+}
+
 void ToProto(const DrainReport& report, v1::DrainSummary* proto) {
   proto->set_host(report.host);
   for (SliceId slice : report.moved) proto->add_moved(slice.v);

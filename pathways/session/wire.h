@@ -13,6 +13,7 @@
 #include "pathways/buffers/remap_plan.h"
 #include "pathways/gang/share.h"
 #include "pathways/resource/placement.h"
+#include "pathways/session/profiles.h"
 #include "pathways/session/reports.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/session.pb.h"
@@ -59,6 +60,11 @@ absl::StatusOr<SliceState> SliceStateFrom(const v1::SliceReport& proto);
 void ToProto(const gang::ShareChange& change, v1::ChangeShare* proto);
 gang::ShareChange ShareChangeFrom(const v1::ChangeShare& proto);
 
+// Without the text of the trace, which is a payload.
+void ToProto(const ClusterTrace& trace, v1::TraceSummary* proto);
+ClusterTrace ClusterTraceFrom(const v1::TraceSummary& proto);
+void ToProto(const ClusterProfile& profile, v1::ProfileSummary* proto);
+ClusterProfile ClusterProfileFrom(const v1::ProfileSummary& proto);
 void ToProto(const DrainReport& report, v1::DrainSummary* proto);
 DrainReport DrainReportFrom(const v1::DrainSummary& proto);
 

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
+#include <optional>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "pathways/base/json_writer.h"
+#include "pathways/trace/lanes.h"
 
 namespace pw::trace {
 namespace {
 
-// The process and thread under which an event is drawn. Perfetto shows overlapping spans of one thread as nested. So overlapping
-// spans of a track get threads ("lanes") of their own: each span takes the first lane of its track that is free when the span
-// begins.
+// The process and thread under which an event is drawn. Each lane (lanes.h) is a thread.
 struct Place {
   int64_t process = 0;
   int64_t thread = 0;
@@ -29,28 +27,17 @@ struct Layout {
 };
 
 void LayOut(const Recording& recording, int64_t process, Layout* layout) {
-  struct Lane {
-    int64_t thread;
-    absl::Time free;
-  };
-  std::vector<std::vector<Lane>> lanes(recording.tracks.size());
-  std::vector<size_t> order(recording.events.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return recording.events[a].begin < recording.events[b].begin; });
-  std::vector<Place>& places = layout->places.emplace_back(order.size());
+  const Lanes lanes = LanesOf(recording);
+  std::vector<std::vector<int64_t>> threads(recording.tracks.size());  // by track and lane
+  std::vector<Place>& places = layout->places.emplace_back(recording.events.size());
   int64_t next_thread = 1;
-  for (size_t i : order) {
-    const Event& event = recording.events[i];
-    std::vector<Lane>& track = lanes[event.track];
-    auto lane = std::find_if(track.begin(), track.end(), [&](const Lane& l) { return l.free <= event.begin; });
-    if (lane == track.end()) {
-      const std::string& name = recording.tracks[event.track];
-      layout->threads.push_back({{process, next_thread}, track.empty() ? name : absl::StrCat(name, " (", track.size() + 1, ")")});
-      lane = track.insert(track.end(), {next_thread++, absl::InfinitePast()});
+  for (size_t i : lanes.order) {
+    const uint32_t track = recording.events[i].track;
+    if (lanes.lane[i] == threads[track].size()) {
+      layout->threads.push_back({{process, next_thread}, LaneName(recording.tracks[track], lanes.lane[i])});
+      threads[track].push_back(next_thread++);
     }
-    lane->free = event.begin + event.duration;
-    places[i] = {process, lane->thread};
+    places[i] = {process, threads[track][lanes.lane[i]]};
   }
 }
 
@@ -60,7 +47,8 @@ class Writer {
     for (size_t p = 0; p < recordings.size(); ++p) LayOut(recordings[p], static_cast<int64_t>(p) + 1, &layout_);
   }
 
-  std::string Write(absl::Span<const std::string> silent_hosts) {
+  // `began`: when the earliest event did, by the wall's clock.
+  std::string Write(absl::Span<const std::string> silent_hosts, std::optional<absl::Time> began) {
     json_.BeginObject().Key("displayTimeUnit").String("ms").Key("traceEvents").BeginArray();
     Names();
     uint64_t dropped = 0;
@@ -74,8 +62,9 @@ class Writer {
     json_.EndArray().Key("otherData").BeginObject().Key("events_not_recorded").Int(static_cast<int64_t>(dropped));
     json_.Key("clock_error_us").Number(absl::ToDoubleMicroseconds(clock_error)).Key("silent_hosts").BeginArray();
     for (const std::string& host : silent_hosts) json_.String(host);
-    json_.EndArray().EndObject();
-    return json_.EndObject().Take();
+    json_.EndArray();
+    if (began.has_value()) json_.Key("began_unix_us").Int(absl::ToUnixMicros(*began));
+    return json_.EndObject().EndObject().Take();
   }
 
  private:
@@ -158,12 +147,15 @@ class Writer {
 
 }  // namespace
 
-std::string ToPerfettoJson(absl::Span<const Recording> recordings, absl::Span<const std::string> silent_hosts) {
+std::string ToPerfettoJson(absl::Span<const Recording> recordings, absl::Span<const std::string> silent_hosts,
+                           std::optional<absl::Duration> to_wall) {
   absl::Time zero = absl::InfiniteFuture();
   for (const Recording& recording : recordings) {
     for (const Event& event : recording.events) zero = std::min(zero, event.begin);
   }
-  return Writer(recordings, zero).Write(silent_hosts);
+  std::optional<absl::Time> began;
+  if (to_wall.has_value() && zero != absl::InfiniteFuture()) began = zero + *to_wall;
+  return Writer(recordings, zero).Write(silent_hosts, began);
 }
 
 }  // namespace pw::trace

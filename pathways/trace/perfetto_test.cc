@@ -45,6 +45,14 @@ TEST(PerfettoTest, SaysWhatIsMissing) {
   EXPECT_THAT(ToPerfettoJson({}), HasSubstr(R"("traceEvents":[])"));
 }
 
+TEST(PerfettoTest, SaysAtWhatTimeTheEarliestEventBegan) {
+  const Recording recording{"host", {"device 0"}, {Span("f", 50, 10), Span("g", 20, 1)}, 0};
+  const absl::Duration to_wall = absl::Hours(1);
+  EXPECT_THAT(ToPerfettoJson({recording}, {}, to_wall), HasSubstr(R"("silent_hosts":[],"began_unix_us":4600000020})"));
+  EXPECT_THAT(ToPerfettoJson({recording}), Not(HasSubstr("began_unix_us")));
+  EXPECT_THAT(ToPerfettoJson({}, {}, to_wall), Not(HasSubstr("began_unix_us"))) << "nothing began";
+}
+
 TEST(PerfettoTest, InstantsCarryTheirBytes) {
   Event event = Span("put", 0, 0);
   event.bytes = 4096;

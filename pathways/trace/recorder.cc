@@ -19,12 +19,15 @@ std::string_view ToString(Kind kind) {
       return "transfer";
     case Kind::kEnd:
       return "end";
+    case Kind::kHost:
+      return "host";
   }
   return "unknown";
 }
 
 void Recording::Shift(absl::Duration by) {
   for (Event& event : events) event.begin += by;
+  started += by;
 }
 
 void Recorder::Start(size_t limit) {
@@ -32,6 +35,7 @@ void Recorder::Start(size_t limit) {
   limit_ = limit;
   started_ = clock_->Now();
   recording_ = {};
+  recording_.started = started_;
   tracks_.clear();
 }
 
@@ -49,14 +53,14 @@ void Recorder::Span(Kind kind, std::string_view track, std::string name, absl::T
   if (!on_) return;
   const absl::Time from = std::max(begin, started_);
   Add({kind, 0, std::move(name), from, std::max(end, from) - from, links.flow, links.bytes, links.gang, std::move(links.needs),
-       std::move(links.makes)},
+       std::move(links.makes), links.session},
       track);
 }
 
 void Recorder::Instant(Kind kind, std::string_view track, std::string name, Links links) {
   if (!on_) return;
   Add({kind, 0, std::move(name), clock_->Now(), absl::ZeroDuration(), links.flow, links.bytes, links.gang, std::move(links.needs),
-       std::move(links.makes)},
+       std::move(links.makes), links.session},
       track);
 }
 

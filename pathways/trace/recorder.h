@@ -30,7 +30,8 @@ enum class Kind : uint8_t {
   kRun = 3,       // the devices executed it
   kTransfer = 4,  // bytes moved
   kEnd = 5,       // a computation ended ("done", "failed"), or the recording did ("under way")
-  kMax = kEnd,
+  kHost = 6,      // a Python function ran: on the host, or in the client's process
+  kMax = kHost,
 };
 std::string_view ToString(Kind kind);
 
@@ -45,6 +46,7 @@ struct Event {
   uint64_t gang = 0;                 // the scheduler's number of the computation; 0: none or unknown
   std::vector<uint64_t> needs = {};  // ids of the arrays that it reads; `makes`: of those that it makes
   std::vector<uint64_t> makes = {};
+  uint64_t session = 0;  // whose operation it is; 0: of no session, or unknown
 };
 
 // The fields of Event that connect it with other events.
@@ -54,6 +56,7 @@ struct Links {
   uint64_t gang = 0;
   std::vector<uint64_t> needs = {};
   std::vector<uint64_t> makes = {};
+  uint64_t session = 0;
 };
 
 struct Recording {
@@ -62,6 +65,7 @@ struct Recording {
   std::vector<Event> events;                          // in the order in which they were recorded
   uint64_t dropped = 0;                               // number of events beyond the limit
   absl::Duration clock_error = absl::ZeroDuration();  // largest error of its times against other recordings
+  absl::Time started = absl::InfinitePast();          // no event begins earlier; not known of recordings of other processes
 
   void Shift(absl::Duration by);
 };

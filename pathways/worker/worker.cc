@@ -91,7 +91,8 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes),
       files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes),
-      tracing_(&context_.recorder()),
+      profiles_(&context_, environment.runtime, environment.compile_pool),
+      tracing_(&context_.recorder(), &profiles_),
       housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), program_nodes_.Operators()) {
   peers_.transfers().set_checksum(checksum_);
   if (!environment.shares_memory) return;
@@ -213,7 +214,8 @@ Housekeeping::Duties Worker::MakeDuties() {
   duties.abort_launch = [this](const v1::AbortLaunch& abort) {
     arrays_.runtime()->AbortLaunch(ProgramExecutor::LaunchNumber(abort.launch()), FromProto(abort.status()));
   };
-  duties.end_trace = [this] { return tracing_.End(); };
+  duties.end_trace = [this](const v1::EndRecording& how, Tracing::Ended ended) { tracing_.End(how, std::move(ended)); };
+  duties.read_profile = [this](const v1::ProfilePart& part) { return profiles_.Read(part); };
   duties.examine = [this] {
     v1::Examination examination = examine_machine_ ? examine_machine_() : v1::Examination();
     runner_.Examine(&examination);
@@ -248,7 +250,7 @@ void Worker::Configure(const v1::HostConfig& config) {
   housekeeping_.SetCoalescing(config.coalescing());
   peers_.transfers().set_checksum(checksum_ || config.checksum());
   spill_.Enable(config.spill());
-  tracing_.Record(config.recording());
+  tracing_.Record(config);
 }
 
 void Worker::CleanUp(const v1::CleanUp& what) {

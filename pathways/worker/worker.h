@@ -17,6 +17,7 @@
 #include "pathways/program/command_template.h"
 #include "pathways/worker/execute/expectations.h"
 #include "pathways/worker/execute/host_calls.h"
+#include "pathways/worker/execute/profiles.h"
 #include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
 #include "pathways/worker/execute/programs.h"
@@ -130,6 +131,7 @@ class Worker {
   ReportPath reports_;
   Moves moves_;
   ArrayFiles files_;
+  Profiles profiles_;
   Tracing tracing_;
   Housekeeping housekeeping_;
 };

@@ -2,7 +2,7 @@
 device is first needed. The factory runs, and processes start, only if the backend is selected."""
 
 from pathways._callbacks import buffer_callbacks, callbacks, effect_errors
-from pathways._client import connection, doors, environment, host_memory
+from pathways._client import connection, doors, environment, host_memory, profiler
 from pathways._colocated import functions
 from pathways._patches import async_collectives, devices, dlpack, host_arrays, inspect_sharding, reshard, transformations, unreduced
 
@@ -57,6 +57,7 @@ def _install_what_clusters_lack():
     reshard.install(connection.is_ours)
     devices.install(connection.is_ours)
     functions.install(connection.is_ours)
+    profiler.install(connection.live_clients)
 
 
 def _install_what_the_proxy_lacks():

@@ -1,4 +1,4 @@
-"""The command line: pathways up | worker | agent | run | status | top | page | doctor | usage | share | drain | suspend | resume | trace | check | token |
+"""The command line: pathways up | worker | agent | run | status | top | page | doctor | usage | share | drain | suspend | resume | trace | check | profile | token |
 quota | login | bench | down | logs. Also `python -m pathways`."""
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from pathways import __version__
 from pathways._cluster import binaries, command_lines, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands, doctor, page, quotas, tokens, top, usage
+from pathways._commands import bench_paper, cluster_commands, doctor, page, profile, quotas, tokens, top, usage
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -82,6 +82,12 @@ def _add_tokens(add):
     login.add_argument("--token-file", metavar="PATH", type=_file, help="read the token file from there")
 
 
+def _add_metrics(command, whose):
+    command.add_argument("--metrics-port", type=int, metavar="PORT",
+                         help=f"show {whose}'s metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
+    command.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
+
+
 def _add_worker(worker):
     worker.add_argument("--join", metavar="ADDRESS",
                         help="the controller: where its clients connect, HOST:PORT, or where its workers do, tcp:HOST:PORT or unix:PATH (default: "
@@ -97,9 +103,7 @@ def _add_worker(worker):
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
     _add_device_options(worker)
-    worker.add_argument("--metrics-port", type=int, metavar="PORT",
-                        help="show this host's metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
-    worker.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
+    _add_metrics(worker, "this host")
     _add_host_python(worker)
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker, "a worker")
@@ -197,8 +201,8 @@ def parser():
                     help="how long a host whose connection to the controller is broken may not be heard of: its arrays wait for S seconds (default 10); 0: "
                          "they are lost with the connection")
     up.add_argument("--metrics-port", type=int, metavar="PORT",
-                    help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and each worker's on the next port; "
-                         "0: free ports (default: no metrics)")
+                    help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
+                         "ports; 0: free ports (default: no metrics)")
     up.add_argument("--page", nargs="?", const="0", metavar="[HOST:]PORT",
                     help="show a page for operators in a browser, on this port of 127.0.0.1 (default: a free one) or on this address, which is not encrypted; "
                          "'pathways page' prints an address that logs in (default: no page)")
@@ -215,6 +219,7 @@ def parser():
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                        help="where programs connect, as JAX_BACKEND_TARGET=grpc://HOST:PORT (default: a free port of 127.0.0.1, which its log tells)")
     agent.add_argument("--port-file", metavar="PATH", help="file for the address on which it listens")
+    _add_metrics(agent, "the agent")
     _add_token(agent, "a user")
     agent.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
 
@@ -274,10 +279,20 @@ def parser():
     trace.add_argument("-o", "--output", default="pathways-trace.json", metavar="PATH", help="the file to write (default pathways-trace.json)")
 
     trace.add_argument("--check", action="store_true", help="verify the recording, as 'pathways check' does")
+    trace.add_argument("--otlp", metavar="URL", help="send the events as spans to a collector of OpenTelemetry too, by OTLP over HTTP in JSON, for example http://127.0.0.1:4318")
 
     check = add("check", cluster_commands.check,
                 "replay a recording of 'trace' and verify order, grants, completion and dependencies; status 1 if they do not hold")
     check.add_argument("trace", metavar="TRACE", help="the file that 'pathways trace' wrote")
+
+    command = add("profile", profile.profile, "record a profile of all hosts for a while, for TensorBoard and XProf; an operator's command")
+    command.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
+    command.add_argument("-s", "--seconds", type=float, default=5.0, metavar="S", help=f"how long to record (default 5, at most {profile.MOST_SECONDS})")
+    command.add_argument("-o", "--out", default="pathways-profile", metavar="DIR",
+                         help="the folder for 'tensorboard --logdir': each profile is a folder plugins/profile/TIME in it, with a file HOST.xplane.pb for each host and "
+                              "pathways_trace.json, as 'trace' writes it (default pathways-profile)")
+    command.add_argument("--limit", type=int, default=256, metavar="MIB", help="the most that each host records, in MiB (default 256, at most 1024); more is "
+                                                                              "missing, and the command says so")
 
     _add_tokens(add)
     _add_quotas(add)

@@ -70,6 +70,12 @@ def forgets_dropped_connections():
     return connection.connected() == []
 
 
+def has_a_profiler():
+    from pathways._client import profiler
+
+    return profiler.registered()
+
+
 def calls_back():
     return float(jax.jit(lambda v: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), np.float32), v))(np.float32(0))) == 0
 
@@ -191,7 +197,7 @@ def hands_out_memory():
 FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, calls_on_hosts, runs_programs, runs_programs_over_other_shardings,
             keeps_order_in_programs, has_virtual_slices, knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers,
             analyzes_costs, takes_odd_strides, hands_out_memory, loads_the_other_door, can_hide_devices,
-            forgets_dropped_connections]
+            forgets_dropped_connections, has_a_profiler]
 
 
 def is_hooked(seam):

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.timeout(SECONDS)
 OFF = {
     "PLUGIN_CLIENT": {"loads_the_other_door"},
     "BACKENDS": {"forgets_dropped_connections"},
+    "PLUGIN_PROFILER": {"has_a_profiler"},
     "COMPILE": {"calls_back", "calls_back_from_several", "calls_back_with_buffers", "tells_shardings", "keeps_order_in_programs"},
     "EMIT_CALLBACK": {"calls_back", "calls_back_from_several", "keeps_order_in_programs"},
     "CONSTRAIN_SHARDING": {"calls_back_from_several"},

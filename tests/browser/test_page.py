@@ -176,6 +176,51 @@ def test_all_of_it_is_to_be_had_by_keys(start, browser):
     assert dark() != before
 
 
+# A program of two computations, one on each of two hosts.
+GRAPH = """
+import sys
+import jax, jax.numpy as jnp
+import pathways as pw
+first, second = (jax.sharding.SingleDeviceSharding(d) for d in (jax.devices()[0], jax.devices()[-1]))
+doubled = jax.jit(lambda x: x * 2, in_shardings=first)
+squared = jax.jit(lambda x: x * x, in_shardings=second)
+
+@pw.program
+def two_steps(v):
+    return squared(doubled(v))
+
+two_steps(jax.device_put(jnp.ones(8), first)).block_until_ready()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def open_panel(browser, title):
+    browser.evaluate(f"document.querySelector('section[aria-label=\"{title}\"] button').click()")
+
+
+def test_logs_and_graphs_of_programs_are_shown_on_demand(start, browser):
+    cluster = start("--hosts", "2", "--devices", "1")
+    browser.open(cluster.login())
+    browser.wait("document.querySelector('.state')?.textContent === 'live'")
+    assert browser.evaluate("document.querySelectorAll('.logs li').length") == 0, "nothing is read while the panel is closed"
+    open_panel(browser, "Logs")
+    browser.wait("document.querySelector('.logs ol').innerText.includes('joined the controller')")
+    browser.evaluate("(field => { field.value = 'no line has this'; field.dispatchEvent(new Event('input')); })(document.querySelector('input[type=search]'))")
+    browser.wait("document.querySelector('.logs').innerText.includes('no such lines')")
+    open_panel(browser, "Programs of many nodes")
+    browser.wait("document.querySelector('.graphs').innerText.includes('no client has loaded')")
+    program = cluster.python(GRAPH)
+    assert program.stdout.readline() == "ready\n"
+    browser.wait("document.querySelectorAll('.graph .node.compute').length === 2 && document.querySelectorAll('.graph .edge').length >= 3")
+    shown = browser.evaluate("document.querySelector('.graph').textContent")
+    assert "island0-host0" in shown and "island0-host1" in shown
+    browser.picture(PICTURES / "page-graph.png")
+    program.stdin.write("end\n")
+    program.stdin.flush()
+    browser.wait("document.querySelectorAll('.graph .node').length === 0")
+
+
 def test_nobody_sees_it_without_a_login(start, browser):
     cluster = start("--devices", "1")
     opens = cluster.login()

@@ -62,7 +62,7 @@ def test_a_program_finds_everything(environment, door):
     assert environment.run("python", "-c", SCRIPT, JAX_PLATFORMS="pathways", PATHWAYS_DOOR=door).split()[-2:] == ["4", "140.0"]
 
 
-@pytest.mark.parametrize("file", ["lib/libpathways_pjrt.so", *(f"bin/pathways-{name}" for name in ("agent", "controller", "local", "worker"))])
+@pytest.mark.parametrize("file", ["lib/libpathways_pjrt.so", "lib/libpathways_profiler.so", *(f"bin/pathways-{name}" for name in ("agent", "controller", "local", "worker"))])
 def test_nothing_takes_a_library_of_the_machine_s_but_those_of_every_linux(environment, file):
     package = environment.packages / "pathways"
     found = subprocess.run(["ldd", package / file], capture_output=True, text=True, check=True).stdout

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = descriptors.ROOT
 PROTOS = [*sorted((ROOT / "proto" / "ifrt_proxy").glob("*.proto")), *(ROOT / "proto" / "xla" / f for f in
-          ("xla_data.proto", "compile_options.proto", "executable_metadata.proto"))]
+          ("xla_data.proto", "compile_options.proto", "executable_metadata.proto", "xplane.proto", "profiler_options.proto"))]
 # Names that only clients newer than the pinned one have.
 NEWER = {
     ".xla.ifrt.DTypeProto.Kind.KIND_F6E2M3FN",
@@ -22,6 +22,7 @@ NEWER = {
 PASSED_ON = "an unknown field to us, which goes to the device runtime as the client wrote it"
 NO_MEANING = "where a sharding was written, for people: it is the same sharding without"
 DEPRECATED = "no client that we serve sends it"
+DEFAULT = "we write this message, and leave the field at its default"
 # Fields of jaxlib's messages that ours do not declare, each with the reason why nothing is lost.
 UNDECLARED = {
     ".xla.CompileOptionsProto": (PASSED_ON, ["argument_layouts", "serialized_multi_slice_config", "target_config",
@@ -38,6 +39,8 @@ UNDECLARED = {
     # wrote it (buffers::Sharding::WithWireForm).
     ".xla.NamedShardingProto": (NO_MEANING, ["metadata", "reduction_op"]),
     ".xla.ifrt.proxy.InitResponse.Device": (DEPRECATED, ["deprecated_attributes"]),
+    ".tensorflow.ProfileOptions": (DEFAULT, ["device_type", "start_timestamp_ns", "duration_ms", "repository_path", "trace_options", "advanced_configuration",
+                                             "raise_error_on_start_failure", "session_id", "override_hostname"]),
     ".xla.ifrt.proxy.DestructArrayRequest": (DEPRECATED, ["array_handle_deprecated"]),
     ".xla.ifrt.proxy.DeleteArrayRequest": (DEPRECATED, ["array_handle_deprecated"]),
 }

@@ -5,6 +5,8 @@ import { Charts } from "./charts";
 import { DeviceMap } from "./devicemap";
 import { duration, h, setClass, setText } from "./dom";
 import { type GangReport, GangStore } from "./gangs";
+import { Graphs, type ProgramReport } from "./graph";
+import { type LogReport, Logs } from "./logs";
 import { clientTable, Events, Figures, Hangs, hostTable, Owners, panel, programTable, warnings } from "./panels";
 import { compare, type Report, type View } from "./status";
 import { onThemeChange, startTheme, toggleTheme } from "./theme";
@@ -37,6 +39,8 @@ class Page {
   private readonly events = new Events();
   private readonly figures = new Figures();
   private readonly charts = new Charts();
+  private readonly graphs = new Graphs((question) => ask<ProgramReport>(question), (error) => error instanceof NotLoggedIn && this.failed(error));
+  private readonly logs = new Logs((question) => ask<LogReport>(question), (error) => error instanceof NotLoggedIn && this.failed(error));
   private readonly alerts = h("div", { class: "alerts", role: "status" });
   private readonly state = h("span", { class: "state" }, "connecting");
   private readonly about = h("span", { class: "about" });
@@ -230,6 +234,8 @@ class Page {
           h("div", {}, panel("Devices", this.map.canvas, this.shows), panel("Hosts", this.hosts.element), panel("Memory by owner", this.owners.element), panel("Hangs", this.hangs.element)),
           h("div", {}, panel("Last minutes", this.charts.element), panel("Clients", this.clients.element), panel("Programs of the last ten seconds", this.programs.element), panel("Events", this.events.element)),
         ),
+        panel("Programs of many nodes", this.graphs.element, ...this.graphs.tools),
+        panel("Logs", this.logs.element, ...this.logs.tools),
       ),
       this.tip,
       this.help,
@@ -278,6 +284,7 @@ class Page {
 
   private onKey(event: KeyboardEvent): void {
     if (!this.live || event.ctrlKey || event.metaKey || event.altKey || this.help.open) return;
+    if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return;
     const act: Record<string, () => void> = {
       " ": () => this.setPaused(!this.timeline.paused),
       m: () => this.toggleMap(),

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/cluster/observation/gang_report.h"
+#include "pathways/controller/cluster/observation/program_report.h"
 #include "pathways/controller/cluster_info.h"
 #include "pathways/controller/metrics_page.h"
 
@@ -55,7 +57,7 @@ void ClusterImpl::MakeFabric() {
   });
   observation_ = std::make_unique<Observation>(options_, fabric_.get(), housekeeping_.get(), context_->clock());
   trace_ = std::make_unique<TraceRecording>(fabric_.get(), housekeeping_.get(),
-                                            TraceRecording::Environment{&strand_, context_->timers(), context_->clock()},
+                                            TraceRecording::Environment{&strand_, context_->timers(), context_->clock(), options_.wall_clock},
                                             [this] { return members_->hosts(); });
 }
 
@@ -161,6 +163,7 @@ void ClusterImpl::LoseHost(HostId host, const absl::Status& reason) {
 void ClusterImpl::OnSessionEnded(SessionId session) {
   slices_->EndSession(session);
   client_sessions_->OnEnded(session);
+  trace_->DropProfile(session);
 }
 
 void ClusterImpl::ScheduleTick() {
@@ -211,6 +214,34 @@ std::string ClusterImpl::GetGangs(uint64_t after) {
   Gangs& gangs = fabric_->gangs();
   gangs.recent().Look(context_->Now());
   return ToJson(GangReport{gangs.NowNs(), after, gangs.recent().last(), gangs.recent().After(after), gangs.ListUnderway()});
+}
+
+std::string ClusterImpl::GetPrograms() const {
+  constexpr size_t kMostPrograms = 32;
+  std::vector<ProgramGraph> graphs;
+  size_t more = 0;
+  for (SessionImpl* session : sessions_->All()) {
+    const auto hosts_of = [&](const std::vector<DeviceId>& devices) {
+      std::vector<std::string> names;
+      for (DeviceId device : session->PhysicalOf(devices)) {
+        const auto host = fabric_->topology().GetHostOf(device);
+        if (host.ok() && std::find(names.begin(), names.end(), (*host)->name) == names.end()) names.push_back((*host)->name);
+      }
+      return names;
+    };
+    session->programs().ForEach([&](Handle handle, const ProgramEntry& entry) {
+      if (graphs.size() == kMostPrograms) {
+        ++more;
+        return;
+      }
+      graphs.push_back(GraphOf(*entry.typed, hosts_of));
+      graphs.back().session = session->id();
+      graphs.back().id = handle;
+    });
+  }
+  std::sort(graphs.begin(), graphs.end(),
+            [](const ProgramGraph& a, const ProgramGraph& b) { return std::pair(a.session, a.id) < std::pair(b.session, b.id); });
+  return ToJson(graphs, more);
 }
 
 void ClusterImpl::FillReport(const StatusGatherer::User& user, StatusReport* report) const {

@@ -116,9 +116,21 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void GetPageStatus(ResultCallback<std::string> done) { GatherJson(std::nullopt, /*examine=*/false, std::move(done)); }
   // Returns the computations that have ended since record `after`, and those under way, as JSON (gang_report.h).
   std::string GetGangs(uint64_t after);
+  // Returns the loaded programs of many nodes as JSON (program_report.h).
+  std::string GetPrograms() const;
   void RecordTrace(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) override {
     trace_->Start(duration, max_events, std::move(done));
   }
+  void StartProfile(SessionId session, const session::ProfileOptions& options, session::StatusCallback done) override {
+    trace_->StartProfile(session, options, std::move(done));
+  }
+  void StopProfile(SessionId session, ResultCallback<session::ClusterProfile> done) override {
+    trace_->StopProfile(session, std::move(done));
+  }
+  void ReadProfile(SessionId session, size_t host, uint64_t offset, ResultCallback<Bytes> done) override {
+    trace_->ReadProfile(session, host, offset, std::move(done));
+  }
+  void DropProfile(SessionId session) override { trace_->DropProfile(session); }
 
   // The same operations, with the result returned at once, for callers on this strand. An observer's session opens even if no client's can.
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(std::string description, bool observer = false) {

@@ -147,7 +147,8 @@ void Housekeeping::GatherExaminations(absl::Duration timeout, absl::AnyInvocable
   Gather<v1::Examination>("examine", timeout, std::move(done));
 }
 
-void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done) {
+void Housekeeping::GatherTraces(const std::map<HostId, std::string>& hosts, OnTrace on_trace,
+                                absl::AnyInvocable<void() &&> done) {
   struct Waiting {
     size_t left = 1;  // and this function
     absl::AnyInvocable<void() &&> done;
@@ -157,15 +158,30 @@ void Housekeeping::GatherTraces(const std::vector<HostId>& hosts, OnTrace on_tra
   };
   auto waiting = std::make_shared<Waiting>();
   waiting->done = std::move(done);
-  for (HostId host : hosts) {
+  for (const auto& [host, name] : hosts) {
+    v1::EndRecording how;
+    how.set_host(name);
     auto heard = [on_trace, asked = clock_->Now()](HostId from, const dataflow::Tuple& tuple) {
-      v1::TraceReport report;
+      v1::EndedRecording report;
       if (Parse(tuple.data.view(), &report)) on_trace(from, asked, std::move(report));
     };
-    if (Start(Shape::kAnswers, "trace", {host}, "", std::move(heard), [waiting](const absl::Status&) { waiting->Down(); }))
+    if (Start(Shape::kAnswers, "trace", {host}, how.SerializeAsString(), std::move(heard),
+              [waiting](const absl::Status&) { waiting->Down(); }))
       ++waiting->left;
   }
   waiting->Down();
+}
+
+void Housekeeping::ReadProfile(HostId host, const v1::ProfilePart& part,
+                               std::function<void(absl::StatusOr<v1::ProfilePiece>)> done) {
+  const absl::Status lost = absl::UnavailableError("the host does not keep its profile any more, or has left the cluster");
+  auto answer = std::make_shared<absl::StatusOr<v1::ProfilePiece>>(lost);
+  auto heard = [answer](HostId, const dataflow::Tuple& tuple) {
+    v1::ProfilePiece piece;
+    if (Parse(tuple.data.view(), &piece)) *answer = std::move(piece);
+  };
+  auto ended = [answer, done](const absl::Status&) { done(std::move(*answer)); };
+  if (!Start(Shape::kAnswers, "profile", {host}, part.SerializeAsString(), std::move(heard), std::move(ended))) done(lost);
 }
 
 // ---- clean-up and errors

@@ -11,7 +11,8 @@
 //   - abort-launch:   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
 //   - forward-order:  tells other hosts, and answers with the v1.ForwardReport, which holds their answers
 //                     (worker/housekeeping/order_forwarder.h)
-//   - trace:          ends the host's recording and answers with the v1.TraceReport
+//   - trace:          ends the host's recording as the v1.EndRecording says, and answers with the v1.EndedRecording
+//   - profile:        answers with a v1.ProfilePiece of the profile that the host keeps, which the v1.ProfilePart names
 //
 // One graph goes in the other direction; its coordinator is the host:
 //   - launch-failed:  one shard, at the controller: gets the host's v1.LaunchFailed. The controller then aborts the launch on the
@@ -67,7 +68,7 @@ class Housekeeping {
   using ExaminationsByHost = std::map<HostId, ::pathways::v1::Examination>;
   // A host's report. `asked`: when the controller asked, by its own clock.
   using OnConfigured = ConfigBroadcast::Heard;
-  using OnTrace = std::function<void(HostId, absl::Time asked, ::pathways::v1::TraceReport)>;
+  using OnTrace = std::function<void(HostId, absl::Time asked, ::pathways::v1::EndedRecording)>;
   struct Health {
     ::pathways::v1::HealthReport report;
     absl::Time heard;
@@ -104,8 +105,11 @@ class Housekeeping {
   void GatherMetrics(absl::Duration timeout, absl::AnyInvocable<void(MetricsByHost) &&> done);
   // Asks every host for its examination, in the same way.
   void GatherExaminations(absl::Duration timeout, absl::AnyInvocable<void(ExaminationsByHost) &&> done);
-  // Ends the recordings of these hosts. `done` runs when all have answered or are lost.
-  void GatherTraces(const std::vector<HostId>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);
+  // Ends the recordings of these hosts, which have these names in their profiles. `done` runs when all have answered or are lost.
+  void GatherTraces(const std::map<HostId, std::string>& hosts, OnTrace on_trace, absl::AnyInvocable<void() &&> done);
+  // Gets a piece of a profile. `done` runs once, maybe inside the call: UNAVAILABLE if the host is lost or has no such piece.
+  void ReadProfile(HostId host, const ::pathways::v1::ProfilePart& part,
+                   std::function<void(absl::StatusOr<::pathways::v1::ProfilePiece>)> done);
   // Makes the hosts free the objects in `what`. Skips hosts that are not present.
   void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
 

@@ -79,6 +79,9 @@ class SessionImpl final : public Session {
   int64_t live_bytes() const { return context_.arrays().TotalBytes(); }  // of arrays
   size_t num_executables() const { return executable_table_.size(); }
   size_t num_programs() const { return programs_.size(); }
+  const SessionPrograms& programs() const { return programs_; }
+  // Returns the physical devices to which the client's devices are bound.
+  std::vector<DeviceId> PhysicalOf(const std::vector<DeviceId>& devices) { return context_.devices().PhysicalOf(devices); }
   size_t num_program_runs() const { return programs_.num_runs(); }
   const HostBufferStore& host_buffers() const { return host_buffers_; }
   void OnTick(absl::Time now, bool slept);  // once a tick; `slept`: this process was stopped for a while

@@ -45,7 +45,19 @@ class FakeDataflow : private dataflow::Links, private Executor {
       examination.set_release("fake");
       return examination.SerializeAsString();
     });
-    Add("trace", [](const std::string&) { return ::pathways::v1::TraceReport().SerializeAsString(); });
+    Add("trace", [this](const std::string& argument) {
+      ::pathways::v1::EndRecording how;
+      if (how.ParseFromString(argument)) profile_ = how.host();
+      ::pathways::v1::EndedRecording report;
+      report.set_profile_bytes(profile_.size());
+      return report.SerializeAsString();
+    });
+    Add("profile", [this](const std::string& argument) {
+      ::pathways::v1::ProfilePart part;
+      ::pathways::v1::ProfilePiece piece;
+      if (part.ParseFromString(argument) && part.offset() <= profile_.size()) piece.set_bytes(profile_.substr(part.offset(), 1));
+      return piece.SerializeAsString();
+    });
     AddTold("configure", &told_.configure);
     AddTold("clean-up", &told_.clean_up);
     AddTold("abort-launch", &told_.abort_launch);
@@ -108,6 +120,7 @@ class FakeDataflow : private dataflow::Links, private Executor {
   const SendEvent send_;
   const Told told_;
   SteadyClock clock_;
+  std::string profile_;  // the bytes of the host's profile: its name
   std::deque<Task> tasks_;
   dataflow::Operators operators_;
   Handler* handler_ = nullptr;

@@ -16,6 +16,7 @@
 #include "xla/compile_options.pb.h"
 #include "xla/executable_metadata.pb.h"
 #include "xla/xla_data.pb.h"
+#include "xla/xplane.pb.h"
 
 namespace pw::device {
 namespace {
@@ -320,6 +321,35 @@ TEST_F(PjrtTest, CallsBackToTheHost) {
   Runtime()->SetHostCallHandler(nullptr);
   auto nobody = (*program)->Execute({&argument, 1}, {});
   EXPECT_EQ((nobody.ok() ? Wait(nobody->done).status() : nobody.status()).code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(PjrtTest, RecordsAProfileOfWhatThePluginDid) {
+  auto program = Runtime()->Compile(Request(kAddOne));
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto run = [&] {
+    auto x = Put({1, 2, 3, 4});
+    DeviceBuffer* argument = x.get();
+    auto launch = (*program)->Execute({&argument, 1}, {});
+    ASSERT_TRUE(launch.ok() && Wait(launch->done).ok());
+  };
+  auto profile = Runtime()->StartProfile();
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  EXPECT_FALSE(Runtime()->StartProfile().ok()) << "a process has one at a time";
+  run();
+  const absl::StatusOr<std::string> bytes = (*profile)->Stop(64 << 20);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().ToString();
+  tensorflow::profiler::XSpace space;
+  ASSERT_TRUE(space.ParseFromString(*bytes));
+  size_t events = 0;
+  for (const auto& plane : space.planes()) {
+    for (const auto& line : plane.lines()) events += line.events_size();
+  }
+  EXPECT_GT(events, 0u);
+
+  auto second = Runtime()->StartProfile();
+  ASSERT_TRUE(second.ok()) << "the first has ended: " << second.status().ToString();
+  run();
+  EXPECT_TRUE(absl::IsResourceExhausted((*second)->Stop(10).status()));
 }
 
 TEST_F(PjrtTest, RefusesBadProgramsAndOptions) {

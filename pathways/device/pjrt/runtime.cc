@@ -11,6 +11,7 @@
 #include "pathways/device/pjrt/compile_options.h"
 #include "pathways/device/pjrt/host_callback.h"
 #include "pathways/device/pjrt/launcher.h"
+#include "pathways/device/pjrt/profiler.h"
 #include "pathways/device/pjrt/program.h"
 
 namespace pw::device::pjrt {
@@ -97,6 +98,8 @@ class Runtime : public DeviceRuntime {
     args.num_process_infos = 1;
     client_->api().Call(&PJRT_Api::PJRT_Client_UpdateGlobalProcessInfo, &args).IgnoreError();
   }
+
+  absl::StatusOr<std::unique_ptr<RuntimeProfile>> StartProfile() override { return pjrt::StartProfile(client_); }
 
   void SetHostCallHandler(HostCallHandler handler) override {
     if (callbacks_.ok()) (*callbacks_)->SetHandler(std::move(handler));

@@ -100,6 +100,12 @@ TEST_P(PersistenceTest, AProfileIsTakenBetweenTwoRuns) {
   auto trace = storage::ReadWholeFile(folder_.root() / "plugins/profile/s1", "pathways_controller.trace.json", 1 << 20);
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_THAT(std::string(trace->view()), HasSubstr("make_array_from_host_buffer"));
+  for (const std::string host : {"h0", "h1"}) {
+    auto space = storage::ReadWholeFile(folder_.root() / "plugins/profile/s1", host + ".xplane.pb", 1 << 20);
+    ASSERT_TRUE(space.ok()) << space.status();
+    EXPECT_EQ(space->view(), host) << "the fake's hosts record their names, which come byte by byte";
+  }
+  EXPECT_EQ(cluster_.profiled, SessionId()) << "the hosts need not keep it";
   EXPECT_EQ(CodeOf(CompilePlugin(R"({"profileRequest": {"traceLocation": "gs://bucket/x"}})")), 7);
 }
 

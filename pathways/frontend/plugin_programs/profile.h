@@ -1,8 +1,9 @@
 // The plugin program that records a profile of the session.
 //
 // {"profileRequest": {"traceLocation": folder, "xprofTraceOptions"?: {"traceSessionName"?: string, ...}, ...}}: the first execution starts
-// recording the session's requests (trace_recorder.h). The second one ends the recording and writes
-// traceLocation/plugins/profile/SESSION/pathways_controller.trace.json; then another may start. The activity of devices is not recorded.
+// recording the session's requests (trace_recorder.h), and the hosts (Profiles::StartProfile). The second one ends both and writes, below
+// traceLocation/plugins/profile/SESSION, pathways_controller.trace.json and an XSpace for each host, HOST.xplane.pb; then another may start.
+// The first execution fails while another recording runs in the cluster.
 //
 // With xprofTraceOptions the client expects one output, which it does not use: it gets an array of one empty string.
 #pragma once

@@ -1,4 +1,4 @@
-// Plugin programs that answer with text: requests for virtual slices, which also name the slices' devices, and the status.
+// Plugin programs that answer with text: requests for virtual slices, which also name the slices' devices, the status, and profiles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,6 +82,23 @@ TEST_P(SliceProgramTest, WhoWaitsIsToldForWhat) {
 TEST_P(SliceProgramTest, TheStatusIsTheClusterS) {
   EXPECT_EQ(AnswerOf(Compile("xla::ifrt::PluginProgram", R"(__serialized_plugin_program {"statusRequest": {}})")),
             R"({"client_array_bytes": 0, "islands": []})");
+}
+
+TEST_P(SliceProgramTest, AProfileIsStartedStoppedReadAndDropped) {
+  const auto compile = [&](const std::string& what) {
+    return Compile("xla::ifrt::PluginProgram", absl::StrCat("__serialized_plugin_program {\"profilerRequest\": ", what, "}"));
+  };
+  EXPECT_EQ(AnswerOf(compile(R"({"start": {"merged": true}})")), "{}");
+  EXPECT_EQ(AnswerOf(compile(R"({"stop": {}})")),
+            R"({"hosts":[{"name":"h0","bytes":2,"missing":""},{"name":"h1","bytes":2,"missing":""}]})");
+  EXPECT_EQ(AnswerOf(compile(R"({"read": {"host": 1, "offset": 0}})")), R"({"piece":"aA=="})");
+  EXPECT_EQ(AnswerOf(compile(R"({"read": {"host": 1, "offset": 1}})")), R"({"piece":"MQ=="})");
+  EXPECT_EQ(AnswerOf(compile(R"({"read": {"host": 1, "offset": 2}})")), R"({"piece":""})");
+  EXPECT_EQ(AnswerOf(compile(R"({"drop": {}})")), "{}");
+  EXPECT_EQ(cluster_.profiled, SessionId());
+  EXPECT_EQ(CodeOf(compile(R"({"stop": {}})")), 9) << "there is none";
+  for (const char* what : {R"({})", R"({"pause": {}})", R"({"stop": {}, "drop": {}})", R"({"read": {"host": -1}})", R"({"read": 1})"})
+    EXPECT_EQ(CodeOf(compile(what)), 3) << what;
 }
 
 TEST_P(SliceProgramTest, WhatMakesNoSenseIsRefused) {

@@ -379,6 +379,25 @@ void FakeCluster::RecordTrace(absl::Duration, size_t, controller::ResultCallback
   std::move(done)(controller::ClusterTrace{R"({"traceEvents":[]})", 0, 0, {}});
 }
 
+void FakeCluster::StartProfile(SessionId session, const session::ProfileOptions&, controller::StatusCallback done) {
+  profiled = session;
+  Post([done = std::move(done)]() mutable { std::move(done)(absl::OkStatus()); });
+}
+
+void FakeCluster::StopProfile(SessionId session, controller::ResultCallback<session::ClusterProfile> done) {
+  session::ClusterProfile profile;
+  for (const char* host : {"h0", "h1"}) profile.hosts.push_back({host, 2, ""});
+  absl::StatusOr<session::ClusterProfile> answer = absl::FailedPreconditionError("no profile");
+  if (profiled == session) answer = std::move(profile);
+  Answer(std::move(answer), std::move(done));
+}
+
+void FakeCluster::ReadProfile(SessionId session, size_t host, uint64_t offset, controller::ResultCallback<Bytes> done) {
+  absl::StatusOr<Bytes> bytes = absl::NotFoundError("no profile");
+  if (profiled == session && host < 2) bytes = Bytes::Copy(std::string(host == 0 ? "h0" : "h1").substr(offset, 1));
+  Answer(std::move(bytes), std::move(done));
+}
+
 // The spare devices are 1048576 and 1048577.
 std::shared_ptr<const controller::SpareDevices> FakeCluster::Spares(SessionId) {
   auto spares = std::make_shared<controller::SpareDevices>();

@@ -155,7 +155,12 @@ class FakeCluster final : public controller::Cluster {
   void GetStatusFor(const std::string&, controller::ResultCallback<std::string> done) override { GetStatus(std::move(done)); }
   void RecordTrace(absl::Duration duration, size_t max_events,
                    controller::ResultCallback<controller::ClusterTrace> done) override;
+  void StartProfile(SessionId session, const session::ProfileOptions& options, controller::StatusCallback done) override;
+  void StopProfile(SessionId session, controller::ResultCallback<session::ClusterProfile> done) override;
+  void ReadProfile(SessionId session, size_t host, uint64_t offset, controller::ResultCallback<Bytes> done) override;
+  void DropProfile(SessionId session) override { profiled = SessionId(); }
 
+  SessionId profiled;  // the session that has a profile: of the hosts "h0" and "h1", with the bytes of their names
   std::map<uint64_t, FakeSession*> sessions;  // live
   std::map<uint64_t, std::shared_ptr<controller::HostCallHandler>> handlers;
   std::map<uint64_t, gang::Share> shares;

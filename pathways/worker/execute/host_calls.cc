@@ -34,6 +34,7 @@ HostCalls::~HostCalls() {
 void HostCalls::Call(const device::HostCallRequest& request, DoneFn done) {
   if (context_->ended(request.session))
     return done(absl::CancelledError("the client has gone; nobody can answer its program's callback"));
+  if (context_->recorder().on()) done = Recorded(request, std::move(done));
   if (lanes_->Serves(request.session)) return lanes_->Call(request, std::move(done));
   const uint64_t call = next_call_++;
   pending_[call] = {request.session, std::move(done)};
@@ -50,6 +51,14 @@ void HostCalls::Call(const device::HostCallRequest& request, DoneFn done) {
     for (int64_t d : operand.dims) out->add_dims(d);
     out->set_bytes(operand.data.size());
   }
+}
+
+HostCalls::DoneFn HostCalls::Recorded(const device::HostCallRequest& request, DoneFn done) {
+  return [context = context_, begun = context_->clock()->Now(), name = absl::StrCat("callback ", request.callback),
+          session = request.session.v, done = std::move(done)](device::HostCallReply reply) {
+    context->recorder().Span(trace::Kind::kHost, "callbacks", name, begun, {.session = session});
+    done(std::move(reply));
+  };
 }
 
 void HostCalls::Reply(const v1::HostReply& reply, const Bytes& payload) {

@@ -32,6 +32,8 @@ class HostCalls {
 
  private:
   using DoneFn = std::function<void(device::HostCallReply)>;
+  // Wraps `done`: the call becomes an event of the recording.
+  DoneFn Recorded(const device::HostCallRequest& request, DoneFn done);
   struct Pending {
     SessionId session;
     DoneFn done;

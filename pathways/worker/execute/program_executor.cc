@@ -353,7 +353,7 @@ double ProgramExecutor::Charge(Run& run, absl::Duration* took) {
 // Records the run. It ends when its devices end, if the runtime reports that: a busy worker may notice it much later.
 void ProgramExecutor::Record(const Run& run) {
   const absl::Time end = run.busy != nullptr ? run.busy->end : context_->clock()->Now();
-  trace::Links links{.flow = run.op, .gang = run.gang};
+  trace::Links links{.flow = run.op, .gang = run.gang, .session = run.session.v};
   for (ArrayId id : run.arg_ids) links.needs.push_back(id.v);
   for (ArrayId id : run.result_ids) links.makes.push_back(id.v);
   for (int device : run.program->devices) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pathways/base/log.h"
+#include "pathways/base/status_macros.h"
 
 namespace pw::worker {
 namespace {
@@ -36,6 +37,33 @@ class Duty : public dataflow::Operator {
 
   const Do work_;
   const HostId self_;
+};
+
+// The shard of "trace": its host may take seconds to answer.
+class EndTrace : public dataflow::Operator {
+ public:
+  EndTrace(WorkerContext* context, dataflow::Runtime* runtime, decltype(Housekeeping::Duties::end_trace) end)
+      : context_(context), runtime_(runtime), end_(std::move(end)) {}
+  void OnInputsClosed(dataflow::Shard& shard) override {
+    v1::EndRecording how;
+    if (!how.ParseFromString(shard.argument()))
+      return shard.Finish(absl::InvalidArgumentError("trace: the argument does not parse"));
+    end_(how, [context = context_, runtime = runtime_, ref = shard.ref()](const v1::EndedRecording& report) {
+      // Not inside the operator's callback.
+      context->strand()->Post([runtime, ref, alive = context->alive(), answer = Bytes::FromString(report.SerializeAsString())] {
+        if (alive.expired()) return;
+        runtime->With(ref, [&](dataflow::Shard& end) {
+          for (dataflow::EdgeId edge : end.outputs()) end.Send(edge, end.index(), {answer, absl::OkStatus()});
+          end.Finish();
+        });
+      });
+    });
+  }
+
+ private:
+  WorkerContext* const context_;
+  dataflow::Runtime* const runtime_;
+  const decltype(Housekeeping::Duties::end_trace) end_;
 };
 
 // Combines many answers into one. Answers of failed hosts are simply missing.
@@ -79,8 +107,9 @@ void AddOrder(dataflow::Operators* operators, std::string name, std::function<st
   });
 }
 
+// The forwarder and the runtime are not made yet.
 dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Duties& duties, OrderForwarder* forwarder,
-                                  dataflow::Operators operators) {
+                                  dataflow::Runtime* runtime, dataflow::Operators operators) {
   AddOrder<v1::HostConfig>(&operators, "configure", [context, configure = duties.configure](const v1::HostConfig& config) {
     configure(config);
     v1::Configured configured;
@@ -97,7 +126,18 @@ dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Du
   });
   AddQuestion(&operators, "health", duties.health);
   AddQuestion(&operators, "metrics", duties.metrics);
-  AddQuestion(&operators, "trace", duties.end_trace);
+  operators.Add("trace",
+                [context, runtime, end = duties.end_trace](
+                    const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+                  return std::make_unique<EndTrace>(context, runtime, end);
+                });
+  Add(&operators, "profile",
+      [read = duties.read_profile](const std::string& argument) -> absl::StatusOr<std::optional<std::string>> {
+        v1::ProfilePart part;
+        if (!part.ParseFromString(argument)) return absl::InvalidArgumentError("profile: the argument does not parse");
+        PW_ASSIGN_OR_RETURN(const v1::ProfilePiece piece, read(part));
+        return piece.SerializeAsString();
+      });
   AddQuestion(&operators, "examine", duties.examine);
   operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
     return std::make_unique<Combine>();
@@ -114,7 +154,7 @@ dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Du
 Housekeeping::Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties,
                            dataflow::Operators others)
     : links_(context, frames),
-      operators_(MakeOperators(context, duties, &forwarder_, std::move(others))),
+      operators_(MakeOperators(context, duties, &forwarder_, &runtime_, std::move(others))),
       runtime_({context->self(), context->strand(), context->clock(), timers, &links_, &operators_},
                {.progress = dataflow::StarKnobs()}),
       forwarder_(context, &runtime_) {}

@@ -31,7 +31,9 @@ class Housekeeping {
     std::function<pathways::v1::MetricsReport()> metrics;
     std::function<void(const pathways::v1::CleanUp&)> clean_up;
     std::function<void(const pathways::v1::AbortLaunch&)> abort_launch;
-    std::function<pathways::v1::TraceReport()> end_trace;
+    // Answers later, maybe inside the call.
+    std::function<void(const pathways::v1::EndRecording&, std::function<void(const pathways::v1::EndedRecording&)>)> end_trace;
+    std::function<absl::StatusOr<pathways::v1::ProfilePiece>(const pathways::v1::ProfilePart&)> read_profile;
     std::function<pathways::v1::Examination()> examine;
   };
 

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/worker/testing.h"
+#include "xla/xplane.pb.h"
 
 namespace pw::worker {
 namespace {
@@ -159,10 +160,54 @@ TEST_F(HousekeepingTest, AConfigurationIsAnsweredWithTheTimeAndItsRecordingBegin
   ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus()) << "again, as when hosts join";
   answers.clear();
   ASSERT_EQ(Run("trace", &answers), absl::OkStatus());
-  v1::TraceReport report;
+  v1::EndedRecording report;
   ASSERT_THAT(answers, testing::SizeIs(1));
   ASSERT_TRUE(report.ParseFromString(answers[0]));
-  EXPECT_GT(report.events_size(), 0) << "what came before the second time is still there";
+  EXPECT_GT(report.trace().events_size(), 0) << "what came before the second time is still there";
+}
+
+TEST_F(HousekeepingTest, AProfileIsMadeOfTheRecordingAndKeptUntilTheConfigurationChanges) {
+  v1::HostConfig config;
+  config.mutable_recording()->set_id(5);
+  config.mutable_recording()->set_max_events(100);
+  config.mutable_recording()->mutable_profile()->set_session(1);
+  std::vector<std::string> answers;
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus());
+  worker_.Put(2, 100, {1, 2, 3, 4});
+  worker_.Settle();
+  v1::EndRecording how;
+  how.set_host("h0");
+  answers.clear();
+  ASSERT_EQ(Run("trace", &answers, how.SerializeAsString()), absl::OkStatus());
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  v1::EndedRecording report;
+  ASSERT_TRUE(report.ParseFromString(answers[0]));
+  EXPECT_EQ(report.trace().events_size(), 0) << "a profile of one session tells nothing else";
+  EXPECT_GT(report.profile_bytes(), 0u);
+  EXPECT_EQ(report.profile_missing(), "");
+
+  v1::ProfilePart part;
+  part.set_recording(5);
+  const auto read = [&] {
+    answers.clear();
+    return Run("profile", &answers, part.SerializeAsString());
+  };
+  config.clear_recording();
+  config.set_kept_profile(5);
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus());
+  ASSERT_EQ(read(), absl::OkStatus());
+  ASSERT_THAT(answers, testing::SizeIs(1));
+  v1::ProfilePiece piece;
+  ASSERT_TRUE(piece.ParseFromString(answers[0]));
+  EXPECT_EQ(piece.bytes().size(), report.profile_bytes());
+  tensorflow::profiler::XSpace space;
+  ASSERT_TRUE(space.ParseFromString(piece.bytes()));
+  ASSERT_EQ(space.planes_size(), 1);
+  EXPECT_EQ(space.planes(0).name(), "/device:CUSTOM:h0") << "the host's transfers";
+  config.clear_kept_profile();
+  ASSERT_EQ(Run("configure", &answers, config.SerializeAsString()), absl::OkStatus());
+  EXPECT_NE(read(), absl::OkStatus());
+  EXPECT_THAT(answers, testing::IsEmpty());
 }
 
 TEST_F(HousekeepingTest, AnOrderIsPassedOnAndOneReportHasAllAnswers) {

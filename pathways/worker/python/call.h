@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "pathways/base/ids.h"
 #include "pathways/base/threads/executor.h"
 #include "pathways/net/transport.h"
@@ -51,8 +52,9 @@ struct PythonCall {
   std::vector<std::optional<uint64_t>> queries;  // by entry of `results`: the query for its strings
   Hazards::TaskRef task;
   std::optional<OutgoingMessage> message;
-  std::vector<PythonFunctionRef> kept;  // dropped during the call; released after it
-  size_t left = 0;                      // copies or placements that have not ended
+  std::vector<PythonFunctionRef> kept;     // dropped during the call; released after it
+  size_t left = 0;                         // copies or placements that have not ended
+  absl::Time sent = absl::InfinitePast();  // to the process
   absl::Status status;
 };
 using PythonCallRef = std::shared_ptr<PythonCall>;

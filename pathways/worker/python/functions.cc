@@ -266,6 +266,7 @@ void Functions::Advance(SessionId session, uint64_t number) {
       const PythonCallRef call = stream.calls[i];
       if (call->state == PythonCall::State::kSent) continue;
       if (call->state != PythonCall::State::kCopied) break;
+      call->sent = context_->clock()->Now();
       client->second->python.Send(call);
     }
   }
@@ -312,6 +313,8 @@ void Functions::Placed(const PythonCallRef& call, const absl::Status& status) {
   if (--call->left > 0) return;
   call->results.clear();
   context_->outbox().Done(call->op, call->status);
+  context_->recorder().Span(trace::Kind::kHost, "functions", call->function->part.name, call->sent,
+                            {.flow = call->op, .session = call->function->session.v});
 }
 
 void Functions::Fail(const PythonCallRef& call, const absl::Status& error) {

@@ -27,7 +27,8 @@ struct Moves::Operation {
     if (status.ok()) status = part;
     if (--left > 0) return;
     context->outbox().Done(op, status);
-    context->recorder().Span(trace::Kind::kTransfer, "transfers", "move", begun, {.flow = op, .bytes = bytes});
+    context->recorder().Span(trace::Kind::kTransfer, "transfers", "move", begun,
+                             {.flow = op, .bytes = bytes, .session = session.v});
     copies.clear();
   }
 };

@@ -131,8 +131,9 @@ void Puts::Settled(const RequestRef& request, const absl::Status& status) {
   if (request->status.ok()) request->status = status;
   if (--request->unsettled > 0) return;
   context_->outbox().Done(request->op, request->status);
-  context_->recorder().Instant(trace::Kind::kTransfer, "transfers", "put",
-                               {.flow = request->op, .bytes = static_cast<int64_t>(request->total_bytes)});
+  context_->recorder().Instant(
+      trace::Kind::kTransfer, "transfers", "put",
+      {.flow = request->op, .bytes = static_cast<int64_t>(request->total_bytes), .session = request->session.v});
 }
 
 }  // namespace pw::worker

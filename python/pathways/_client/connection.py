@@ -31,10 +31,10 @@ def connected():
     """Returns (controller address, session number) for each connection of this process that may still be open."""
     if _endpoint is None or _endpoint.pid != os.getpid():
         return []
-    return [(_endpoint.controller, client.pathways_client) for client in _live_clients()]
+    return [(_endpoint.controller, client.pathways_client) for client in live_clients()]
 
 
-def _live_clients():
+def live_clients():
     """Returns our clients that jax still uses; clients that clear_backends dropped have no session."""
     return [client for client in _backends().values() if is_ours(client)]
 

@@ -41,6 +41,13 @@ def trace(address, seconds, path):
     return _ask(address, seconds + 60, "--trace", address, f"--trace-duration={seconds}s", f"--trace-output={path}", "--status-timeout=50s")
 
 
+def profile(address, seconds, folder, limit):
+    """Records a profile of all clients into an existing folder, with at most `limit` bytes of each host. Returns {"path", "hosts": [{"name", "bytes",
+    "missing", and "file" if one was written}, ...]}."""
+    return _ask(address, seconds + 600, "--profile", address, f"--profile-duration={seconds}s", f"--profile-output={folder}", f"--profile-limit={limit}",
+                "--status-timeout=50s")
+
+
 def create_token(address, user, role, expires, uses):
     """Makes a token; returns the text of its token file. `expires`: in seconds, 0: never. `uses`: hosts that may join with a worker's, 0: any
     number."""

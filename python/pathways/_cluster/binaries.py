@@ -19,6 +19,7 @@ def _folders(kind):
         if kind == "lib":  # a build tree keeps each plugin in its own folder
             yield bin_dir.parent / "plugins" / "pjrt_cpu"
             yield bin_dir.parent / "plugins" / "pathways_pjrt"
+            yield bin_dir.parent / "plugins" / "pathways_profiler"
             yield bin_dir.parent / "lib"
     yield PACKAGE / kind
 

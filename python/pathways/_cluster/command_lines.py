@@ -108,9 +108,10 @@ def metrics(port, token_file, port_file=None):
     return [f"--listen-metrics=127.0.0.1:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
 
 
-def page(listen, token_file, port_file, names=()):
-    """Returns the flags with which a controller serves its page to operators (docs/operators.md). `names`: more host names that browsers may use."""
-    return ["--listen-page", listen, "--page-files", binaries.page_files(), "--page-token-file", token_file, "--page-port-file", port_file,
+def page(listen, token_file, port_file, names=(), logs=None):
+    """Returns the flags with which a controller serves its page to operators (docs/operators.md). `names`: more host names that browsers may use.
+    `logs`: the folder of the logs that it shows; None: it shows none."""
+    return ["--listen-page", listen, *(["--page-logs", logs] if logs else []), "--page-files", binaries.page_files(), "--page-token-file", token_file, "--page-port-file", port_file,
             *(["--page-names", ",".join(names)] if names else [])]
 
 

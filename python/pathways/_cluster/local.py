@@ -74,7 +74,7 @@ class Cluster:
         self.client_grace = client_grace  # seconds; None: the controller's own choice
         self.host_grace = host_grace  # seconds; None: the controller's own choice
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
-        self.metrics_port = metrics_port  # the controller's; the workers have the ports after it. 0: free ones; None: no metrics
+        self.metrics_port = metrics_port  # the controller's; the workers, and then the agent, have the ports after it. 0: free ones; None: no metrics
         self.metrics = {}  # by the name of each process's log: its port file, and once it serves metrics their address
         self.page = page  # a Page; None: the controller serves none
         self.page_address = None
@@ -150,7 +150,7 @@ class Cluster:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)
         if self.page is not None:
-            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", self.page.names)
+            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", self.page.names, logs=self.folder)
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
@@ -163,7 +163,8 @@ class Cluster:
     def _start_agent(self):
         """Starts the agent for programs without our package. Returns a function that returns the agent's address once it serves."""
         port_file = self.folder / "agent.port"
-        args = command_lines.agent(self.address, self.listen_proxy, port_file, access=self.security.flags("agent"))
+        args = [*command_lines.agent(self.address, self.listen_proxy, port_file, access=self.security.flags("agent")),
+                *self._metrics("agent", len(self.shape.placement()) + 1)]
         if self.owned:
             args.append("--exit-with-parent")
         self.processes.append(processes.Process("pathways-agent", args, self._log("agent")))
@@ -198,7 +199,8 @@ class Cluster:
         for name, port_file in self.metrics.items():
             self.metrics[name] = processes.wait_for(
                 lambda: processes.read_port_file(port_file), self.processes, START_SECONDS, f"{name} shows no metrics")
-        jobs = {"pathways-controller": ["controller"], "pathways-worker": [name for name in self.metrics if name != "controller"]}
+        jobs = {"pathways-controller": ["controller"], "pathways-worker": [name for name in self.metrics if name not in ("controller", "agent")],
+                "pathways-agent": [name for name in self.metrics if name == "agent"]}
         scrapes = [{"job_name": job, "authorization": {"credentials_file": str(self.folder / "metrics.token")},
                     "static_configs": [{"targets": [self.metrics[name]], "labels": {"process": name}} for name in names]} for job, names in jobs.items() if names]
         (self.folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": scrapes}, indent=2))  # JSON is YAML

@@ -12,7 +12,7 @@ import time
 from pathways._client import shares
 from pathways._cluster import admin, command_lines, local, records, run_folders
 from pathways._cluster.shape import Shape
-from pathways._commands import check_trace, status_text
+from pathways._commands import check_trace, otlp, status_text
 
 
 def shape_of(args):
@@ -130,6 +130,8 @@ def trace(args):
     address = records.address_of(args)
     if not 0 < args.seconds <= 600:
         raise ValueError(f"--seconds wants more than 0 and at most 600, not {args.seconds:g}")
+    if args.otlp:
+        otlp.endpoint(args.otlp)
     if not args.json:
         print(f"recording {address} for {args.seconds:g} s ...", file=sys.stderr)
     summary = admin.trace(address, args.seconds, os.path.abspath(args.output))
@@ -142,6 +144,9 @@ def trace(args):
     if report is not None:
         summary["check"] = report.fields()
         lines.append(report.text())
+    if args.otlp:
+        sent = summary["otlp"] = otlp.send(args.output, args.otlp)
+        lines.append(f"{sent['spans']} spans sent to {otlp.endpoint(args.otlp)}" + (f", which refused {sent['refused']} of them: {sent['why']}" if sent["refused"] else ""))
     say(args, summary, "\n".join(lines))
     return 1 if report is not None and report.findings else 0
 

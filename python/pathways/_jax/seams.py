@@ -112,6 +112,12 @@ BACKENDS = _seam(
     "jax.extend.backend.backends() starts backends where there are none",
     "A child that forks from a process with jax's cpu backend may hang at its end, and dropped connections count as live")
 
+PLUGIN_PROFILER = _seam(
+    "PLUGIN_PROFILER", "jaxlib._profiler", "register_plugin_profiler",
+    "events of the cluster's hosts in profiles of jax.profiler",
+    "jax registers the profilers of the plugins that it loads itself, which are those of its own backends",
+    "Profiles have the events of this process alone; 'pathways profile' writes those of the hosts")
+
 # -------------------------------------------------------------------------------------------------------------- compilation
 COMPILE = _seam(
     "COMPILE", "jax._src.compiler", "compile_or_get_cached",

@@ -86,9 +86,7 @@ def worker(args):
                                    device_options=args.device_options)
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
-    if args.metrics_port is not None and args.metrics_token_file is None:
-        raise ValueError("--metrics-port needs --metrics-token-file, because every user of this machine reaches the port")
-    command += command_lines.metrics(args.metrics_port, args.metrics_token_file)
+    command += _metrics(args)
     if args.once:
         command.append("--exit-with-controller")
     command = [str(word) for word in command]
@@ -101,12 +99,19 @@ def worker(args):
     os.execv(command[0], command)  # the worker takes over this process: its output, signals and exit status
 
 
+def _metrics(args):
+    """Returns the flags for the process's metrics."""
+    if args.metrics_port is not None and args.metrics_token_file is None:
+        raise ValueError("--metrics-port needs --metrics-token-file, because every user of this machine reaches the port")
+    return command_lines.metrics(args.metrics_port, args.metrics_token_file)
+
+
 def agent(args):
     address = records.address_of(args)
     addresses.split(args.listen, "--listen")
     access = credentials.flags(address, args.token_file)
     _find(address, args.wait, access)
-    command = [str(word) for word in command_lines.agent(address, args.listen, args.port_file, access=access)]
+    command = [str(word) for word in [*command_lines.agent(address, args.listen, args.port_file, access=access), *_metrics(args)]]
     fields = {"event": "starting", "controller": address, "listen": args.listen, "pid": os.getpid()}
     print(json.dumps(fields) if args.json else f"The agent of the cluster at {address}; Ctrl-C ends it, and the sessions of its programs.", flush=True)
     os.execv(command[0], command)  # the agent takes over this process: its output, signals and exit status

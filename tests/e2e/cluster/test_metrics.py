@@ -1,4 +1,4 @@
-"""Tests the metrics that controller and workers export to Prometheus: they change with the load, and the board and the documentation name them."""
+"""Tests the metrics that the controller, the workers and the agent export to Prometheus: they change with the load, and the board and the documentation name them."""
 
 import concurrent.futures
 import json
@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,7 +16,7 @@ import urllib.request
 import pytest
 
 from cli import CommandLine, end
-from conftest import PATIENCE, ROOT, eventually
+from conftest import PATIENCE, ROOT, clean_environment, eventually
 
 NAME = re.compile(r"\b(?:pathways|process)_[a-z0-9_]+\b")
 SAMPLE = re.compile(r'^([a-zA-Z_][a-zA-Z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)$')
@@ -67,7 +68,7 @@ def names(page):
 
 def test_controller_and_workers_show_their_metrics(pathways):
     addresses = pathways.started["metrics"]
-    assert len(addresses) == 3 and all(address.startswith("127.0.0.1:") for address in addresses.values())
+    assert len(addresses) == 4 and all(address.startswith("127.0.0.1:") for address in addresses.values())
     controller = parse(get(pathways, "controller"))
     assert controller['pathways_hosts{state="up"}'] == 2 and controller["pathways_devices"] == 4 and controller["pathways_formed"] == 1
     assert 'pathways_controller_info{version="' in "".join(controller)
@@ -88,6 +89,38 @@ x.block_until_ready()
 print('ready', flush=True)
 input()
 """
+
+
+STOCK = """
+import os
+import jax, numpy as np
+from jax.extend.backend import ifrt_proxy, register_backend_factory
+address = os.environ["ADDRESS"]
+register_backend_factory("proxy", lambda: ifrt_proxy.get_client(f"grpc://{address}", ifrt_proxy.ClientConnectionOptions()), priority=-1)
+f = jax.jit(lambda v: v + 1)
+for _ in range(5):
+    np.asarray(f(np.arange(4.0)))
+print('ready', flush=True)
+input()
+"""
+
+
+def test_the_agent_counts_the_programs_that_enter_by_it(pathways):
+    before = parse(get(pathways, "agent"))
+    assert before["pathways_agent_programs"] == 0
+    env = clean_environment(JAX_PLATFORMS="proxy", ADDRESS=pathways.started["proxy_address"], IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS="true")
+    program = subprocess.Popen([sys.executable, "-c", STOCK], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert program.stdout.readline() == "ready\n", program.communicate()[1]
+        during = parse(get(pathways, "agent"))
+        assert during["pathways_agent_programs"] == 1 and during["pathways_agent_programs_total"] == before["pathways_agent_programs_total"] + 1
+        assert during['pathways_agent_requests_total{kind="init"}'] == before['pathways_agent_requests_total{kind="init"}'] + 1
+        assert during['pathways_agent_requests_total{kind="compile"}'] > before['pathways_agent_requests_total{kind="compile"}']
+        assert during["pathways_agent_request_bytes_total"] > before["pathways_agent_request_bytes_total"]
+        assert parse(get(pathways, "controller"))["pathways_clients"] == 1
+    finally:
+        program.communicate("\n", timeout=PATIENCE)
+    assert eventually(lambda: parse(get(pathways, "agent"))["pathways_agent_programs"] == 0)
 
 
 def test_they_move_with_what_a_client_does(pathways):
@@ -131,14 +164,15 @@ def test_ports_follow_the_one_that_is_given(tmp_path):
     pathways = CommandLine(tmp_path / "home")
     started = pathways("up", "--devices", "1", "--metrics-port", str(port))
     try:
-        assert sorted(started["metrics"].values()) == [f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"]
+        assert sorted(started["metrics"].values()) == [f"127.0.0.1:{port + n}" for n in range(3)]
         config = json.loads(pathlib.Path(started["logs"], "prometheus.yml").read_text())
-        assert [job["static_configs"][0]["targets"] for job in config["scrape_configs"]] == [[f"127.0.0.1:{port}"], [f"127.0.0.1:{port + 1}"]]
+        assert [job["static_configs"][0]["targets"] for job in config["scrape_configs"]] == [[f"127.0.0.1:{port + n}"] for n in range(3)]
     finally:
         pathways("down")
 
 
-@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"])])
+@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"]),
+                                            ("pathways-agent", ["--tls=off", "--cluster=127.0.0.1:9", "--listen=127.0.0.1:0"])])
 def test_other_machines_cannot_be_shown_metrics(pathways, program, words):
     from pathways._cluster import binaries
 
@@ -146,7 +180,8 @@ def test_other_machines_cannot_be_shown_metrics(pathways, program, words):
     assert done.returncode != 0 and "other machines reach that address" in done.stderr
 
 
-@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"])])
+@pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"]),
+                                            ("pathways-agent", ["--tls=off", "--cluster=127.0.0.1:9", "--listen=127.0.0.1:0"])])
 def test_a_port_needs_a_token(pathways, program, words, tmp_path):
     from pathways._cluster import binaries
 
@@ -249,7 +284,7 @@ def test_a_real_prometheus_scrapes_all_and_answers_the_board(pathways, tmp_path)
 
     try:
         assert program.stdout.readline() == "ready\n"
-        assert eventually(lambda: len([one for one in ask("up") if one["value"][1] == "1"]) == 3)
+        assert eventually(lambda: len([one for one in ask("up") if one["value"][1] == "1"]) == 4)
         for query in board_queries():
             assert eventually(lambda: ask(query)), f"no answer to {query}"
     finally:

@@ -90,6 +90,82 @@ def test_it_shows_the_status_report(pathways, reader):
     assert set(shown) == set(asked)
 
 
+PIPELINE = """
+import jax, jax.numpy as jnp
+import pathways as pw
+first, second = (jax.sharding.SingleDeviceSharding(d) for d in (jax.devices()[0], jax.devices()[-1]))
+
+@jax.jit
+def doubled_here(x):
+    return x * 2
+
+@jax.jit
+def squared_there(x):
+    return x * x
+
+a = jax.jit(doubled_here, in_shardings=first)
+b = jax.jit(squared_there, in_shardings=second)
+
+@pw.program
+def two_steps(v):
+    return b(a(v))
+
+two_steps(jax.device_put(jnp.ones(8), first)).block_until_ready()
+print("ready", flush=True)
+input()
+"""
+
+
+def test_it_shows_programs_of_many_nodes_as_graphs(pathways, reader):
+    assert reader.ask("programs") == {"programs": [], "more": 0}
+    program = pathways.program(pathways.started["address"], PIPELINE)
+    try:
+        assert program.stdout.readline() == "ready\n", program.communicate()[1]
+        (shown,) = reader.ask("programs")["programs"]
+        assert shown["name"] == "two_steps" and shown["num_nodes"] == len(shown["nodes"])
+        nodes = shown["nodes"]
+        assert {node["kind"] for node in nodes} >= {"argument", "compute", "transfer", "result"}
+        first, second = (next(i for i, node in enumerate(nodes) if word in node["name"]) for word in ("doubled_here", "squared_there"))
+        assert (nodes[first]["hosts"], nodes[second]["hosts"]) == (["host0"], ["host1"])
+        ways = set()  # the nodes from which the second computation takes what it needs, directly or not
+        todo = [second]
+        while todo:
+            for before in nodes[todo.pop()]["inputs"]:
+                if before not in ways:
+                    ways.add(before)
+                    todo.append(before)
+        assert first in ways
+    finally:
+        program.communicate("\n", timeout=PATIENCE)
+    assert eventually(lambda: reader.ask("programs")["programs"] == [])
+    assert Reader(pathways).get("/api/programs")[0] == 401
+
+
+def lines(report):
+    return {one["name"]: [text for _, text in one["lines"]] for one in report["processes"]}
+
+
+def test_it_shows_the_last_lines_of_each_process(pathways, reader):
+    report = reader.ask("logs")
+    assert report["names"] == ["agent", "controller", "host0", "host1"]
+    shown = lines(report)
+    assert any("clients connect to" in line for line in shown["controller"])
+    assert any("joined the controller" in line for line in shown["host1"])
+    told = pathways("logs", "host1", "--lines", "1000")["host1"]["lines"]
+    assert set(shown["host1"]) <= set(told), "it is what 'pathways logs' shows"
+    one = lines(reader.ask("logs?process=host0&text=JOINED%20the&lines=1"))
+    assert list(one) == ["host0"] and len(one["host0"]) == 1 and "joined the controller" in one["host0"][0]
+    assert not any(lines(reader.ask("logs?level=E")).values())
+    assert lines(reader.ask("logs?process=../../x")) == {}
+
+
+def test_logs_are_for_those_who_have_logged_in(pathways, tmp_path):
+    stranger = Reader(pathways)
+    for shown in (None, "guess"):
+        status, _, text = stranger.get("/api/logs", shown)
+        assert status == 401 and "joined" not in text
+
+
 PROGRAM = """
 import jax, numpy as np
 devices = jax.devices()

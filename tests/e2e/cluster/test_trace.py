@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 from conftest import clean_environment
 
@@ -29,6 +30,7 @@ def test_a_trace_shows_the_way_of_each_call(tmp_path):
         program = subprocess.Popen([sys.executable, str(script)], env=dict(env, JAX_PLATFORMS="pathways", PATHWAYS_ADDRESS=up["address"]),
                                    stdout=subprocess.PIPE, text=True)
         assert program.stdout.readline() == "ready\n"
+        asked = time.time()
         done = subprocess.run([*cli, "trace", "--seconds", "1", "--json", "-o", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
         program.kill()
         program.wait()
@@ -36,9 +38,11 @@ def test_a_trace_shows_the_way_of_each_call(tmp_path):
         subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    recording = json.loads((tmp_path / "trace.json").read_text())
+    events = recording["traceEvents"]
     assert summary["events"] == len([e for e in events if e["ph"] in "iX"]) > 0
     assert summary["silent_hosts"] == []
+    assert asked - 1 < recording["otherData"]["began_unix_us"] / 1e6 < time.time() + 1
 
     processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert len(processes) == 3 and processes[1] == "controller"

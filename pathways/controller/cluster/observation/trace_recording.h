@@ -1,9 +1,21 @@
 // TraceRecording: records a trace of the whole cluster. All processes start and stop recording, and their events are converted to
-// the controller's clock. At most one recording runs at a time. Strand-confined.
+// the controller's clock. At most one recording runs at a time: an operator's takes the place of a user's.
+//
+// A profile is a recording of which each host also makes an XSpace (worker/execute/profiles.h). It belongs to a session: that session alone stops
+// and reads it. The hosts keep the XSpaces, and this passes on one piece at a time, so the controller's memory does not grow with them.
+//
+// Invariants:
+//   TRC-1  a profile that is not of everything gets no event of another session, and no trace
+//   TRC-2  a recording ends: after its time, with its session, or kLongestProfile after its start
+//   TRC-3  the hosts keep the XSpaces of at most one profile, and none when its session has ended
+// Strand-confined.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -22,6 +34,7 @@ class TraceRecording {
     Executor* strand;
     Timers* timers;
     Clock* clock;
+    std::function<absl::Time()> wall_clock;  // null: traces do not say when they began
   };
   // `present` returns the hosts that are in the cluster now. All pointers must outlive this.
   TraceRecording(Fabric* fabric, Housekeeping* housekeeping, const Environment& environment,
@@ -31,17 +44,41 @@ class TraceRecording {
   // another recording runs.
   void Start(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done);
 
+  // These have the contracts of session::Profiles.
+  void StartProfile(SessionId session, const session::ProfileOptions& options, session::StatusCallback done);
+  void StopProfile(SessionId session, ResultCallback<session::ClusterProfile> done);
+  void ReadProfile(SessionId session, size_t host, uint64_t offset, ResultCallback<Bytes> done);
+  void DropProfile(SessionId session);
+
  private:
   struct Underway;
+  // A recorded profile, which the hosts keep.
+  struct Kept {
+    SessionId session;
+    uint64_t recording = 0;
+    std::vector<HostId> hosts;  // by their positions in ClusterProfile::hosts
+  };
+  using Wanted = ::pathways::v1::HostConfig::Recording;
 
-  void Gather();
+  // Returns whether a recording may begin, of everything or of one session. The first gives up a recording of the second kind: only operators see
+  // everything, and no user may keep them from it. FAILED_PRECONDITION: another runs.
+  absl::Status MakeWay(bool everything);
+  // Makes all processes record. `begun` runs when the controller itself does, or would, if the recording had not been dropped (`still`).
+  void Begin(Wanted wanted, std::shared_ptr<Underway> underway, std::function<void(bool still)> begun);
+  void Gather(absl::Duration timeout);
   void Finish();
+  // Ends the recording of all hosts, and lets them keep only this profile.
+  void Release(std::shared_ptr<const Kept> kept);
+  // Answers in a task of its own.
+  template <class Callback, class T>
+  void Answer(Callback done, T value);
 
   Fabric* const fabric_;
   Housekeeping* const housekeeping_;
   const Environment environment_;
   const std::function<std::vector<HostId>()> present_;
   std::shared_ptr<Underway> underway_;  // null: nothing is recorded
+  std::shared_ptr<const Kept> kept_;    // null: none
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -57,6 +57,10 @@ class SessionPrograms {
   void MakeAnew(absl::FunctionRef<bool(const ProgramEntry&)> concerned, const std::shared_ptr<void>& old_executables);
 
   size_t size() const { return programs_.size(); }
+  // Calls `each` with every program, by its handle, in no order.
+  void ForEach(absl::FunctionRef<void(Handle, const ProgramEntry&)> each) const {
+    for (const auto& [handle, entry] : programs_) each(handle, *entry);
+  }
   size_t num_runs() const { return graphs_.num_runs(); }
 
  private:

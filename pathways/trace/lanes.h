@@ -1,0 +1,23 @@
+// Lanes: where the spans of a track are drawn. Viewers show overlapping spans of one line as nested. So overlapping spans of a track get
+// lines ("lanes") of their own: each span takes the first lane of its track that is free when the span begins.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "pathways/trace/recorder.h"
+
+namespace pw::trace {
+
+struct Lanes {
+  std::vector<size_t> order;  // the events, by their beginnings
+  std::vector<size_t> lane;   // of each event, within its track; 0 is the first
+};
+// REQUIRES: the track of each event is one of the recording's. Pure.
+Lanes LanesOf(const Recording& recording);
+
+// Returns the name of a lane: "device 0", "device 0 (2)".
+std::string LaneName(const std::string& track, size_t lane);
+
+}  // namespace pw::trace
