@@ -26,15 +26,19 @@ class Holders {
     int shard;
     friend auto operator<=>(const Holder&, const Holder&) = default;
   };
+  Choice Next(int64_t tile);
+
   const Sharding& source_;
-  std::vector<size_t> first_;    // index of each tile's first entry in holders_; one more at the end
-  std::vector<Holder> holders_;  // by tile, then host, then shard
-  std::vector<size_t> next_;     // of each tile: the holder that sends to the next other host
+  std::vector<size_t> first_;         // index of each tile's first entry in holders_; one more at the end
+  std::vector<Holder> holders_;       // by tile, then host, then shard
+  std::vector<size_t> hosts_;         // of each tile and each host of it: the first entry in holders_; one more at the end
+  std::vector<size_t> first_host_;    // index of each tile's first entry in hosts_; one more at the end
+  std::vector<size_t> times_chosen_;  // of each tile: by readers on other hosts. Does not start at 0: see the constructor
   absl::flat_hash_map<DeviceId, int> shard_on_;
 };
 
 Holders::Holders(const Sharding& source, const std::function<HostId(DeviceId)>& host_of)
-    : source_(source), first_(source.num_tiles() + 1, 0), holders_(source.num_shards()), next_(source.num_tiles(), 0) {
+    : source_(source), first_(source.num_tiles() + 1, 0), holders_(source.num_shards()), times_chosen_(source.num_tiles(), 0) {
   const int shards = source.num_shards();
   for (int s = 0; s < shards; ++s) ++first_[source.TileOfShard(s) + 1];
   for (size_t t = 1; t < first_.size(); ++t) first_[t] += first_[t - 1];
@@ -47,8 +51,22 @@ Holders::Holders(const Sharding& source, const std::function<HostId(DeviceId)>& 
   }
   for (size_t t = 0; t + 1 < first_.size(); ++t) {
     std::sort(holders_.begin() + first_[t], holders_.begin() + first_[t + 1]);
-    next_[t] = t;  // tiles with the same holders start with different ones
+    first_host_.push_back(hosts_.size());
+    for (size_t h = first_[t]; h < first_[t + 1]; ++h) {
+      if (h == first_[t] || holders_[h].host != holders_[h - 1].host) hosts_.push_back(h);
+    }
+    times_chosen_[t] = t;  // tiles on the same hosts start with different ones
   }
+  first_host_.push_back(hosts_.size());
+  hosts_.push_back(holders_.size());
+}
+
+// Returns the holder for the next reader on another host. The hosts take turns, and so do the shards of each.
+Holders::Choice Holders::Next(int64_t tile) {
+  const size_t hosts = first_host_[tile + 1] - first_host_[tile], time = times_chosen_[tile]++;
+  const size_t host = first_host_[tile] + time % hosts;
+  const size_t shards = hosts_[host + 1] - hosts_[host];
+  return {holders_[hosts_[host] + time / hosts % shards].shard, false};
 }
 
 Holders::Choice Holders::Choose(int64_t tile, int reader, DeviceId device, HostId host) {
@@ -58,7 +76,7 @@ Holders::Choice Holders::Choose(int64_t tile, int reader, DeviceId device, HostI
   const auto local = std::lower_bound(begin, end, host, [](const Holder& h, HostId id) { return h.host < id; });
   const auto local_end = std::upper_bound(local, end, host, [](HostId id, const Holder& h) { return id < h.host; });
   if (local != local_end) return {local[reader % (local_end - local)].shard, true};
-  return {begin[next_[tile]++ % (end - begin)].shard, false};
+  return Next(tile);
 }
 
 // Calls visit(tile) for every source tile that has elements in `region`. Costs as much as there are such tiles. REQUIRES: `region` is not

@@ -1,9 +1,9 @@
 // Reshard plans: for every destination shard, the pieces of source shards that fill it.
 //
 // Pure: no ids, no sockets. The pieces of a destination shard cover its region exactly once, and each comes from one source shard. Among
-// source shards with the same elements the plan takes one on the same device, else one on the same host, else it spreads the load
-// over the replicas. An element therefore crosses to a host only once per destination shard that needs it (identical destination
-// shards on one host share: see `same_as`). Planning costs O(shards + pieces), with a logarithm for the choice among replicas.
+// source shards with the same elements the plan takes one on the same device, else one on the same host, else the hosts that have one
+// take turns. An element therefore crosses to a host only once per destination shard that needs it (identical destination shards on one
+// host share: see `same_as`). Planning costs O(shards + pieces), with a logarithm for the choice among replicas.
 //
 // Invariants (property-tested against a per-element model):
 //   RP-1  each element of each destination shard is written by exactly one piece

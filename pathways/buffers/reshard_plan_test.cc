@@ -120,6 +120,14 @@ TEST(ReshardPlanTest, ReplicasShareTheSending) {
   for (const ReshardShard& shard : plan) ++sent[shard.pieces.at(0).source_shard];
   EXPECT_EQ(sent.size(), 8u);
   for (auto [shard, n] : sent) EXPECT_EQ(n, 2);
+  // Two hosts with four replicas each feed two other hosts: one copy each, though each host has four shards to choose from.
+  plan = *PlanReshard({8}, Sharding::Replicated(Devices(8), ""), Sharding::Replicated(Devices(8, 8), ""), HostsOf(4));
+  EXPECT_NE(plan[0].pieces.at(0).source_shard / 4, plan[4].pieces.at(0).source_shard / 4);
+  // One host with four replicas feeds four other hosts: a copy of each shard.
+  plan = *PlanReshard({8}, Sharding::Replicated(Devices(4), ""), Sharding::Replicated(Devices(16, 4), ""), HostsOf(4));
+  sent.clear();
+  for (int shard : {0, 4, 8, 12}) ++sent[plan[shard].pieces.at(0).source_shard];
+  EXPECT_EQ(sent.size(), 4u);
   // Two tiles held by the same two hosts and read once each: not both are read from the same host.
   plan = *PlanReshard({8}, *Sharding::Tiled(Devices(4), "", {{2}, {0, 1, 0, 1}}), Sharding::SingleDevice(DeviceId(9), ""),
                       HostsOf(2));

@@ -1,12 +1,14 @@
 // Chooses the route of each transfer. A large array that many hosts need whole is scattered over them and gathered there.
 // RUN: pathways-opt %s --pw-choose-routes | FileCheck %s
 
-// Hosts 0 to 3 with two devices each; 0 is alone in its island.
-pw.machine devices [0, 1, 2, 3, 4, 5, 6, 7] physical [0, 1, 2, 3, 4, 5, 6, 7] hosts [0, 0, 1, 1, 2, 2, 3, 3] islands [0, 0, 1, 1, 1, 1, 1, 1]
-pw.virtual_devices [0, 1, 2, 3, 4, 5, 6, 7] hosts [0, 0, 1, 1, 2, 2, 3, 3]
+// Hosts 0 to 4 with two devices each; 0 is alone in its island.
+pw.machine devices [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] physical [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] hosts [0, 0, 1, 1, 2, 2, 3, 3, 4, 4] islands [0, 0, 1, 1, 1, 1, 1, 1, 1, 1]
+pw.virtual_devices [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] hosts [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 pw.mesh @one size 2 virtual [0, 1]
 pw.mesh @two size 2 virtual [2, 3]
 pw.mesh @many size 4 virtual [2, 3, 4, 5]
+pw.mesh @first size 4 virtual [2, 3, 4, 5]
+pw.mesh @second size 4 virtual [6, 7, 8, 9]
 
 // CHECK-LABEL: pw.program @kinds
 pw.program @kinds {
@@ -37,4 +39,12 @@ pw.program @broadcast {
   // CHECK: pw.transfer %{{.*}} copy 25165800 bytes
   %2 = pw.arg 1 : !pw.array<f32[3145725] @one>
   %3 = pw.transfer %2 : !pw.array<f32[3145725] @one> to !pw.array<f32[3145725] @many>
+}
+
+// CHECK-LABEL: pw.program @stages
+pw.program @stages {
+  // Two hosts have the array, and two others of their island need it: each sends one copy, in one step.
+  %0 = pw.arg 0 : !pw.array<f32[8, 1048576] @first>
+  // CHECK: pw.transfer %{{.*}} copy 67108864 bytes : {{.*}} to <f32[8, 1048576] @second>
+  %1 = pw.transfer %0 : !pw.array<f32[8, 1048576] @first> to !pw.array<f32[8, 1048576] @second>
 }
