@@ -27,6 +27,7 @@
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
+#include "pathways/bin/issuer_flags.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/page_flags.h"
 #include "pathways/bin/profile_files.h"
@@ -47,6 +48,7 @@ struct Options {
   pw::ClusterFlags cluster;
   pw::identity::CredentialOptions credentials;  // --tls applies to the served addresses, too
   std::string identity;
+  pw::IssuerFlags issuer;
   std::string operator_token_file, worker_token_file, agent_token_file;
   std::string token_create;
   pw::NewToken new_token;
@@ -163,6 +165,7 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("worker-token-file", &options->worker_token_file, "PATH", "likewise, for workers that this user starts");
   flags->Add("agent-token-file", &options->agent_token_file, "PATH",
              "likewise, for the agent that serves programs without our package");
+  pw::DeclareIssuer(&options->issuer, flags);
   pw::identity::DeclareCredentials(&options->credentials, "an operator's (of questions)", flags);
   pw::DeclareMetrics(&options->metrics, flags);
   pw::DeclarePage(&options->page, flags);
@@ -196,8 +199,17 @@ absl::StatusOr<std::unique_ptr<pw::identity::ClusterIdentity>> OpenIdentity(cons
                        "--tls off lets in whoever reaches the address, without encryption"));
     }
   }
-  if (tls == "off" || options.identity.empty()) return nullptr;
-  return pw::identity::ClusterIdentity::Open(options.identity, clock);
+  const bool trusts = !options.issuer.issuer.url.empty();
+  if (tls == "off" || options.identity.empty()) {
+    if (trusts) return absl::InvalidArgumentError("--oidc-issuer needs --identity and TLS: without them, nobody shows a token");
+    return nullptr;
+  }
+  PW_ASSIGN_OR_RETURN(auto identity, pw::identity::ClusterIdentity::Open(options.identity, clock));
+  if (trusts) {
+    PW_ASSIGN_OR_RETURN(pw::identity::Issuer issuer, pw::identity::Issuer::Create(options.issuer.issuer));
+    identity->Trust(std::move(issuer));
+  }
+  return identity;
 }
 
 // A token file that the controller keeps for its own user.
@@ -283,10 +295,11 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.host_grace = options.host_grace;
   // Called before any client connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
-  // Destroyed in the reverse order: clients, timers, connections, the executor and its remaining tasks, then the state.
+  std::optional<pw::IssuerKeyReader> issuer_keys;
+  // Destroyed in the reverse order: clients, timers, connections, the executors and their remaining tasks, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
-  pw::ThreadPool executor("pw-controller", 1);
+  pw::ThreadPool executor("pw-controller", 1), key_thread("pw-oidc-keys", 1);
   pw::net::AsioTransport transport({.tls = tls}), to_clients({.longest_silence = pw::net::kLongestSilence, .tls = tls});
   pw::TimerQueue timers(&clock);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
@@ -305,6 +318,10 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
   if (identity != nullptr) RenewDaily(identity.get(), &timers, cluster.get());
+  if (!options.issuer.issuer.url.empty()) {
+    issuer_keys.emplace(options.issuer, identity.get(), &timers, &clock, cluster.get(), &key_thread);
+    cluster->Post([&] { issuer_keys->Start(); });
+  }
   if (!options.port_file.empty())
     PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
   PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
@@ -314,6 +331,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_LOG_INFO << "controller: stopping: " << reason;
   metrics.reset();  // sends the cluster no more requests
   page.reset();
+  if (issuer_keys.has_value()) issuer_keys->Stop();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });

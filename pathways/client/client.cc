@@ -372,13 +372,13 @@ Future<Unit> Client::Ready(const Array& array) {
 Future<std::string> Client::Ask(std::string question) {
   Promise<std::string> promise;
   const Future<std::string> future = promise.future();
-  const absl::StatusOr<session::JsonObject> object = session::ParseJson(question);
+  const absl::StatusOr<JsonObject> object = ParseJson(question);
   if (!object.ok() || object->fields_size() != 1) {
     promise.Set(object.ok() ? absl::InvalidArgumentError("Bad request: a question has one key, its kind") : object.status());
     return future;
   }
   const std::string kind = object->fields().begin()->first;
-  absl::StatusOr<session::JsonObject> request = session::ObjectField(*object, kind);
+  absl::StatusOr<JsonObject> request = ObjectField(*object, kind);
   if (!request.ok()) {
     promise.Set(request.status());
     return future;

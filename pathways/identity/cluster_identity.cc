@@ -96,6 +96,7 @@ absl::StatusOr<Caller> ClusterIdentity::AdmitClient(net::PeerProof proof, const 
     return absl::UnauthenticatedError(
         "this cluster asks for a token: an operator makes one by 'pathways token create', and 'pathways login' stores it");
   }
+  if (issuer_.has_value() && Issuer::HasForm(token)) return issuer_->Admit(token, clock_->Now());
   PW_ASSIGN_OR_RETURN(const TokenInfo info, tokens_.Check(token, clock_->Now()));
   return Caller{info.of.user, info.of.role, info.id};
 }

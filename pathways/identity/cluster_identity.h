@@ -15,11 +15,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "pathways/base/threads/clock.h"
+#include "pathways/identity/issuer.h"
 #include "pathways/identity/quotas.h"
 #include "pathways/identity/role.h"
 #include "pathways/identity/tokens.h"
@@ -44,6 +46,12 @@ class ClusterIdentity {
   // Returns a client's user and role. Without a token, processes of this user are operators, and so is every client if TLS is
   // off. UNAUTHENTICATED: a token is missing or wrong.
   absl::StatusOr<Caller> AdmitClient(net::PeerProof proof, const std::string& token) const;
+  // Admits clients by the tokens of this identity provider, too.
+  void Trust(Issuer issuer) { issuer_ = std::move(issuer); }
+  // `call` runs when a token of that provider names a key that is not known.
+  void OnUnknownKey(std::function<void()> call) { issuer_->OnUnknownKey(std::move(call)); }
+  // Uses these keys of that provider from now on.
+  void SetIssuerKeys(KeySet keys) { issuer_->SetKeys(std::move(keys)); }
   // Admits a host by its certificate or by a join token, and spends a use of the token. UNAUTHENTICATED, PERMISSION_DENIED.
   absl::Status AdmitWorker(net::PeerProof proof, const std::string& token);
   // Certifies a host's public key, and returns the chain that the host shows to its peers.
@@ -68,6 +76,7 @@ class ClusterIdentity {
   net::Authority authority_;
   TokenTable tokens_;
   QuotaTable quotas_;
+  std::optional<Issuer> issuer_;  // nullopt: only the cluster's own tokens count
   std::shared_ptr<net::Tls> tls_;
   std::vector<std::function<void(const std::string&)>> on_revoked_;
 };

@@ -6,20 +6,11 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
-#include "pathways/storage/json.h"
+#include "pathways/json/json.h"
 
 namespace pw::session {
 
-using storage::JsonObject;
-using storage::JsonValue;
-using storage::MissingField;
-using storage::NumbersField;
-using storage::ObjectField;
-using storage::ObjectsField;
-using storage::ParseJson;
-using storage::StringField;
-
-// Readers like those of storage/json.h.
+// Readers like those of json/json.h.
 absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::string& name);
 bool BoolField(const JsonObject& object, const std::string& name);  // false if missing
 

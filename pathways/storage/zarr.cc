@@ -12,7 +12,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/buffers/region_copy.h"
-#include "pathways/storage/json.h"
+#include "pathways/json/json.h"
 
 namespace pw::storage {
 namespace {

@@ -80,6 +80,20 @@ def _add_tokens(add):
     login = add("login", tokens.login, "store the token file of a cluster where this user's programs find it; reads it from standard input")
     login.add_argument("address", metavar="HOST:PORT", help="where this machine reaches the controller")
     login.add_argument("--token-file", metavar="PATH", type=_file, help="read the token file from there")
+    login.add_argument("--token-from", metavar="PATH", type=_file,
+                       help="the file of mode 0600 in which another program keeps this user's token of an identity provider; the cluster's authority comes from "
+                            "--authority")
+    login.add_argument("--authority", metavar="sha256:...", help="of --token-from: the line 'authority' of any of the cluster's token files")
+
+
+def _add_oidc(up):
+    group = up.add_argument_group("tokens of an identity provider (OpenID Connect), beside the cluster's own; docs/security.md")
+    group.add_argument("--oidc-issuer", metavar="URL", help="admit users by the tokens of this provider; exactly as the tokens name it ('iss')")
+    group.add_argument("--oidc-audience", metavar="NAME", help="what the tokens for this cluster are for ('aud')")
+    group.add_argument("--oidc-user-claim", metavar="CLAIM", help="the field of a token with the user's name (default sub)")
+    group.add_argument("--oidc-operators", metavar="CLAIM=VALUE", help="users whose field CLAIM is VALUE, or has it in its list, are operators (default: nobody)")
+    group.add_argument("--oidc-keys", metavar="URL|PATH", help="the provider's key set, JWKS (default: where the provider says that it is)")
+    group.add_argument("--oidc-ca", metavar="PATH", help="the authorities that certify the provider's server, in PEM (default: the system's)")
 
 
 def _add_metrics(command, whose):
@@ -191,6 +205,7 @@ def parser():
                          "to compare")
     up.add_argument("--tls", choices=("on", "off"), default="on",
                     help="off: nothing is encrypted, and whoever reaches an address of the cluster does there what he likes (default on)")
+    _add_oidc(up)
     up.add_argument("--hang-limit", type=float, metavar="S",
                     help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
                          "after six times as long")

@@ -64,7 +64,7 @@ def test_token_files_are_private(tmp_path):
         credentials.write(path, "three")
 
 
-@pytest.mark.parametrize("text", ["", "pw-secret", "address a:1\ntoken pw-secret", "authority sha256:00"])
+@pytest.mark.parametrize("text", ["", "pw-secret", "address a:1\ntoken pw-secret", "authority sha256:00", "authority sha256:00\ntoken pw-secret\ntoken-from /f"])
 def test_what_is_no_token_file_is_refused_without_quoting_it(text):
     with pytest.raises(ValueError) as error:
         credentials.fields(text)
@@ -94,3 +94,13 @@ def test_hosts_serve_other_users_only_in_a_folder_that_the_operator_has_named(mo
     flags = command_lines._client_files(False, users=True)
     assert flags[flags.index("--users-directory") + 1] == "/data/{user}"
     assert "--users-directory" not in command_lines._client_files(True), "an agent serves its own user"
+
+
+def test_another_file_may_have_the_token():
+    assert credentials.fields("address a:1\nauthority sha256:00\ntoken-from /run/token\n")["token-from"] == "/run/token"
+
+
+def test_the_controller_is_told_which_identity_provider_to_trust(tmp_path):
+    issuer = {"issuer": "https://id.example.org", "audience": "pathways"}
+    flags = command_lines.Security(tmp_path / "identity", tmp_path, oidc=issuer).controller_flags()
+    assert flags[-2:] == ["--oidc-issuer=https://id.example.org", "--oidc-audience=pathways"]

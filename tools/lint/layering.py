@@ -4,7 +4,7 @@ import re
 
 import source
 
-ORDER = ["base", "trace", "net", "http", "identity", "usage", "lanes", "resource", "buffers", "storage", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
+ORDER = ["base", "json", "trace", "net", "http", "identity", "usage", "lanes", "resource", "buffers", "storage", "dataflow", "gang", "program", "ir", "dispatch", "session", "callbacks", "device",
          "worker", "controller", "client", "frontend", "sim", "bin"]
 # The order of the rooms within a folder, or within a room; "" is the folder itself. Tests, and doubles for tests, may include every room.
 ROOMS = {

@@ -26,13 +26,6 @@ class ClientSession;
 using session::Base64Field;
 using session::BoolField;
 using session::DevicesField;
-using session::JsonObject;
-using session::JsonValue;
-using session::NumbersField;
-using session::ObjectField;
-using session::ObjectsField;
-using session::ParseJson;
-using session::StringField;
 
 class PluginExecutable : public std::enable_shared_from_this<PluginExecutable> {
  public:

@@ -9,13 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/json/json.h"
 #include "pathways/net/sockets/file_socket.h"
-#include "pathways/storage/json.h"
 
 namespace pw::worker {
 namespace {
-
-using storage::JsonObject;
 
 constexpr size_t kPrefix = 4;
 constexpr uint64_t kMostMessageBytes = uint64_t{1} << 46;
@@ -40,7 +38,7 @@ absl::StatusOr<uint64_t> Number(const JsonObject& header, const char* name) {
 }
 
 absl::Status FillParts(const JsonObject& header, const Bytes& message, size_t offset, std::vector<Bytes>* parts) {
-  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, storage::NumbersField(header, "bytes"));
+  PW_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, NumbersField(header, "bytes"));
   for (int64_t size : sizes) {
     offset = Align(offset);
     if (size < 0 || offset > message.size() || static_cast<uint64_t>(size) > message.size() - offset)
@@ -57,14 +55,14 @@ absl::StatusOr<PythonMessage> ReadMessage(const Bytes& message) {
   for (size_t i = 0; i < kPrefix; ++i) length |= size_t{message.data()[i]} << (8 * i);
   if (length > message.size() - kPrefix) return absl::InvalidArgumentError("a message is shorter than its header");
   const std::string_view text = message.view().substr(kPrefix, length);
-  PW_ASSIGN_OR_RETURN(const JsonObject header, storage::ParseJson(absl::string_view(text.data(), text.size())));
+  PW_ASSIGN_OR_RETURN(const JsonObject header, ParseJson(absl::string_view(text.data(), text.size())));
   PythonMessage read;
   const bool loaded = header.fields().contains("loaded");
   read.kind = loaded ? PythonMessage::Kind::kLoaded : PythonMessage::Kind::kDone;
   PW_ASSIGN_OR_RETURN(read.number, Number(header, loaded ? "loaded" : "done"));
   if (header.fields().contains("code")) {
     PW_ASSIGN_OR_RETURN(const uint64_t code, Number(header, "code"));
-    PW_ASSIGN_OR_RETURN(const std::string why, storage::StringField(header, "message"));
+    PW_ASSIGN_OR_RETURN(const std::string why, StringField(header, "message"));
     if (code == 0 || code > 16) return absl::InvalidArgumentError("a failure has no code");
     read.status = StatusFrom(static_cast<int>(code), why);
     return read;

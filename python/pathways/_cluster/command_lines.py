@@ -120,6 +120,22 @@ def _staged_limit():
     return [f"--staged-limit={limit}"] if limit else []
 
 
+# The flags of the controller, and of `pathways up`, that describe an identity provider (OpenID Connect), without "--oidc-".
+OIDC = ("issuer", "audience", "user-claim", "operators", "keys", "ca")
+
+
+def oidc(args):
+    """Returns {name in OIDC: value} of the parsed options of `pathways up` that were given. Raises ValueError for some that mean nothing together."""
+    given = {name: value for name in OIDC if (value := getattr(args, "oidc_" + name.replace("-", "_"))) is not None}
+    if not given:
+        return {}
+    if not {"issuer", "audience"} <= given.keys():
+        raise ValueError("tokens of an identity provider need both --oidc-issuer and --oidc-audience: tokens that it made for other services must not count here")
+    if args.tls == "off":
+        raise ValueError("--oidc-issuer means nothing with --tls off, where nobody shows a token")
+    return given
+
+
 @dataclasses.dataclass(frozen=True)
 class Security:
     """Protection of a cluster's network addresses: TLS and tokens."""
@@ -127,13 +143,15 @@ class Security:
     identity: pathlib.Path | None = None  # the folder of its authority and tokens; None: it listens on Unix sockets only, or TLS is off
     tokens: pathlib.Path | None = None    # the folder in which the controller keeps token files for this user, for workers and for the agent
     tls: str = "on"                       # "off": nothing is encrypted, and every process that reaches an address has all rights
+    oidc: dict = dataclasses.field(default_factory=dict)  # the identity provider whose tokens count too: {one of OIDC: its value}
 
     def controller_flags(self):
         if self.tls == "off":
             return ["--tls", "off"]
         if self.identity is None:
             return []
-        return ["--identity", self.identity, *(word for who in ("operator", "worker", "agent") for word in (f"--{who}-token-file", self._token(who)))]
+        return ["--identity", self.identity, *(word for who in ("operator", "worker", "agent") for word in (f"--{who}-token-file", self._token(who))),
+                *(f"--oidc-{name}={value}" for name, value in self.oidc.items())]
 
     def _token(self, who):
         return self.tokens / f"{who}.token"

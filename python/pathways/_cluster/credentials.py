@@ -65,6 +65,6 @@ def write(path, text):
 def fields(text):
     """Returns the fields of a token file. Raises ValueError, which never quotes the text."""
     found = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
-    if found.get("tls") != "off" and not {"authority", "token"} <= found.keys():
-        raise ValueError("this is no token file: it has the lines address, authority and token, as 'pathways token create' prints them")
+    if found.get("tls") != "off" and ("authority" not in found or ("token" in found) == ("token-from" in found)):
+        raise ValueError("this is no token file: it has the lines address, authority, and token or token-from, as 'pathways token create' prints them")
     return found

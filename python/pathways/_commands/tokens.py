@@ -1,6 +1,7 @@
 """`pathways token create | list | revoke` and `pathways login`."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -52,7 +53,11 @@ def revoke(args):
 
 def login(args):
     """Stores a token file after the cluster has accepted it."""
-    if args.token_file:
+    if args.token_from:
+        if args.token_file or not args.authority:
+            raise ValueError("--token-from goes with --authority, and without --token-file. The operator's 'pathways token create' prints the line 'authority sha256:...'")
+        text = f"authority {args.authority}\ntoken-from {os.path.abspath(args.token_from)}\n"
+    elif args.token_file:
         with open(args.token_file) as file:
             text = file.read()
     else:
@@ -62,7 +67,7 @@ def login(args):
     fields = {**credentials.fields(text), "address": args.address}
     path = credentials.stored(args.address)
     trial = path.with_name(path.name + ".trial")
-    credentials.write(trial, "".join(f"{key} {fields[key]}\n" for key in ("address", "authority", "token", "tls") if key in fields))
+    credentials.write(trial, "".join(f"{key} {fields[key]}\n" for key in ("address", "authority", "token", "token-from", "tls") if key in fields))
     try:
         admin.status(args.address, access=["--token-file", trial])
         trial.rename(path)

@@ -32,6 +32,7 @@ _REFUSED = {
     "python_user": "--python-user needs root, and pods run without it: --host-python runs such functions as the worker's user",
     "metrics_port": "metrics are shown to their own machine only, here to their own pod: leave out --metrics-port",
     "page": "the page is shown to its own machine only, here to its own pod: leave out --page",
+    "oidc_ca": "the image knows no file of this machine: add the authorities to the image's own (/etc/ssl/certs), and leave out --oidc-ca",
     "page_name": "--page-name is for --page: leave it out",
     "detach": "Kubernetes runs the cluster: leave out --detach",
     "foreground": "Kubernetes runs the cluster: leave out --foreground",
@@ -103,6 +104,8 @@ def _controller_flags(args):
         value = getattr(args, name)
         if value is not None:
             flags += [f"--{name.replace('_', '-')}", value if isinstance(value, str) else f"{value:g}"]
+    for name, value in command_lines.oidc(args).items():
+        flags += [f"--oidc-{name}", value]
     return [*flags, "--spill"] if args.spill else flags
 
 

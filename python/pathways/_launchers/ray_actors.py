@@ -103,7 +103,7 @@ def _ports(controller):
 
 
 def _security(spec):
-    return command_lines.Security(tls="off") if spec["tls"] == "off" else command_lines.Security(_folder(spec) / "identity", _folder(spec))
+    return command_lines.Security(tls="off") if spec["tls"] == "off" else command_lines.Security(_folder(spec) / "identity", _folder(spec), oidc=spec["oidc"])
 
 
 def _access(spec, controller, who, name):

@@ -36,7 +36,7 @@ def node_address(name):
 
 def _security(folder, spec):
     """The folder is private to the user, and shared by the nodes: they read the worker's token file there."""
-    return command_lines.Security(tls="off") if spec["tls"] == "off" else command_lines.Security(folder / "identity", folder)
+    return command_lines.Security(tls="off") if spec["tls"] == "off" else command_lines.Security(folder / "identity", folder, oidc=spec["oidc"])
 
 
 def _start_controller(folder, spec, shape, address):

@@ -35,11 +35,12 @@ def up(args):
 
 
 def _security(args):
+    oidc = command_lines.oidc(args)
     if args.tls == "off":
         _shout(args.listen or "127.0.0.1")
         return command_lines.Security(tls="off")
     identity = records.identity_folder(args.name)
-    return command_lines.Security(identity, identity)
+    return command_lines.Security(identity, identity, oidc=oidc)
 
 
 def _shout(address):

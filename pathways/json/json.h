@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "google/protobuf/struct.pb.h"
 
-namespace pw::storage {
+namespace pw {
 
 using JsonObject = google::protobuf::Struct;
 using JsonValue = google::protobuf::Value;
@@ -26,4 +26,4 @@ absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, c
 absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name);
 absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name);
 
-}  // namespace pw::storage
+}  // namespace pw

@@ -1,4 +1,4 @@
-#include "pathways/storage/json.h"
+#include "pathways/json/json.h"
 
 #include <cmath>
 
@@ -6,7 +6,7 @@
 #include "google/protobuf/util/json_util.h"
 #include "pathways/base/status_macros.h"
 
-namespace pw::storage {
+namespace pw {
 namespace {
 
 const JsonValue* Find(const JsonObject& object, const std::string& name) {
@@ -64,4 +64,4 @@ absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, cons
   return numbers;
 }
 
-}  // namespace pw::storage
+}  // namespace pw

@@ -1,0 +1,54 @@
+// Issuer: an identity provider (OpenID Connect) that the operator trusts to say who a client is. Its tokens are signed texts (JWT,
+// RFC 7519), which clients show in place of a token of the cluster. Pure: the keys are read elsewhere (bin/issuer_flags.h).
+//
+// Invariants:
+//   ISS-1  a token counts only if it is signed by a key of this issuer with that key's own algorithm, is for this audience, and has an
+//         end that is not over
+//   ISS-2  no token makes its owner a worker
+//   ISS-3  no refusal quotes the token
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "pathways/identity/key_set.h"
+#include "pathways/identity/role.h"
+
+namespace pw::identity {
+
+struct IssuerOptions {
+  std::string url;                 // the provider's name, its tokens' "iss"
+  std::string audience;            // what tokens for this cluster are for, their "aud"
+  std::string user_claim = "sub";  // the field of a token with its owner's name
+  std::string operators;  // CLAIM=VALUE: whose field has this value, alone or in a list, is an operator; empty: nobody is
+};
+
+class Issuer {
+ public:
+  // INVALID_ARGUMENT says which option is wrong.
+  static absl::StatusOr<Issuer> Create(IssuerOptions options);
+
+  const std::string& url() const { return options_.url; }
+  void SetKeys(KeySet keys) { keys_ = std::move(keys); }
+  // `call` runs inside Admit when a token names a key that is not known: the provider may have a new one.
+  void OnUnknownKey(std::function<void()> call) { on_unknown_key_ = std::move(call); }
+
+  // Returns whether a text has the form of a signed token; the cluster's own tokens do not.
+  static bool HasForm(absl::string_view token);
+  // Returns the owner of a token. UNAUTHENTICATED says why the token does not count.
+  absl::StatusOr<Caller> Admit(absl::string_view token, absl::Time now) const;
+
+ private:
+  explicit Issuer(IssuerOptions options) : options_(std::move(options)) {}
+  absl::StatusOr<Caller> CallerOf(absl::string_view claims, absl::Time now) const;
+
+  IssuerOptions options_;
+  std::optional<KeySet> keys_;  // nullopt: not read yet
+  std::function<void()> on_unknown_key_ = [] {};
+};
+
+}  // namespace pw::identity
