@@ -107,7 +107,7 @@ void Outbox::AddNow(HostId host, Command command, std::vector<Bytes> payload) {
     if (!piece.empty()) box.payload.push_back(std::move(piece));
   }
   if (box.header_bytes >= kMaxHeaderBytes || box.payload_bytes >= kMaxPayloadBytes || box.batch.commands_size() >= kMaxCommands)
-    Close(box);
+    Close(host, box);
 }
 
 void Outbox::Release(HostId host, ArrayId array) {
@@ -120,7 +120,7 @@ void Outbox::ReleaseNow(HostId host, ArrayId array) {
   if (it == hosts_.end()) return;
   Touch(host, it->second);
   it->second.released.push_back(array.v);
-  if (it->second.released.size() >= kMaxReleased) Close(it->second);
+  if (it->second.released.size() >= kMaxReleased) Close(host, it->second);
 }
 
 void Outbox::AddReleases(PerHost& box) {
@@ -131,11 +131,12 @@ void Outbox::AddReleases(PerHost& box) {
   ++box.counters.commands[Command::kRelease];
 }
 
-void Outbox::Close(PerHost& box) {
+void Outbox::Close(HostId host, PerHost& box) {
   AddReleases(box);
   if (box.batch.commands_size() == 0 && box.reports_told >= box.reports_due) return;
   if (box.reports_told < box.reports_seen) box.batch.set_reports_seen(box.reports_seen);
   box.reports_told = box.reports_seen;
+  if (riders_) riders_(host, &box.batch);
   ++box.counters.frames;
   box.closed.push_back({box.batch.SerializeAsString(), std::exchange(box.payload, {})});
   box.batch.Clear();
@@ -168,7 +169,7 @@ bool Outbox::Flush(Send send) {
     auto it = hosts_.find(host);
     if (it == hosts_.end()) continue;
     it->second.queued = false;
-    Close(it->second);
+    Close(host, it->second);
     for (Frame& frame : std::exchange(it->second.closed, {})) {
       any = true;
       send(host, std::move(frame.header), std::move(frame.payload));

@@ -17,9 +17,11 @@
 //   OB-2  a command is counted exactly once, when it enters a batch; so is the Release command made of collected releases
 //   OB-3  each number given to SetReportsSeen is sent to the host once, unless a greater one is sent. It goes with the next frame
 //         for the host, or in a frame of its own if there is none before the second TellReportsSeen
+//   OB-4  riders are asked once for each frame that leaves, and cause none
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -67,6 +69,10 @@ class Outbox {
   // calls this periodically while it returns true.
   bool TellReportsSeen();
 
+  // `riders` adds to each frame what goes with it if it goes anyhow.
+  using Riders = std::function<void(HostId host, ::pathways::v1::ToWorker* frame)>;
+  void SetRiders(Riders riders) { riders_ = std::move(riders); }
+
   // Closes all batches and passes every frame to `send`, in order. Returns whether there was one.
   using Send = absl::FunctionRef<void(HostId host, std::string header, std::vector<Bytes> payload)>;
   bool Flush(Send send);
@@ -99,10 +105,11 @@ class Outbox {
   void ReleaseNow(HostId host, ArrayId array);
   void Touch(HostId host, PerHost& box);
   static void AddReleases(PerHost& box);
-  static void Close(PerHost& box);
+  void Close(HostId host, PerHost& box);
 
   absl::flat_hash_map<HostId, PerHost> hosts_;
   ArrayOrder order_;
+  Riders riders_;
   std::vector<HostId> busy_;       // hosts with something to send, in the order in which they got it
   std::vector<HostId> reporting_;  // hosts that may have to be told reports_seen, in the same order
 };

@@ -69,6 +69,26 @@ TEST(OutboxTest, WhatWasSeenOfReportsRidesWithTheNextFrame) {
   EXPECT_FALSE(outbox.TellReportsSeen());
 }
 
+TEST(OutboxTest, RidersGoWithFramesThatGoAnyhow) {
+  Outbox outbox;
+  outbox.AddHost(HostId(0));
+  outbox.AddHost(HostId(1));
+  int asked = 0;
+  outbox.SetRiders([&asked](HostId host, ToWorker* frame) {
+    ++asked;
+    frame->add_settled()->set_session(10 + host.v);
+  });
+  EXPECT_TRUE(FlushAll(outbox).empty());
+  EXPECT_EQ(asked, 0);
+  outbox.Add(HostId(1), Execute(1));
+  outbox.Add(HostId(1), Execute(2));
+  const auto sent = FlushAll(outbox);
+  ASSERT_EQ(sent.size(), 1u);
+  ASSERT_EQ(sent[0].batch.settled_size(), 1);
+  EXPECT_EQ(sent[0].batch.settled(0).session(), 11u);
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(OutboxTest, WhatWasSeenOfReportsIsToldByItselfIfNothingElseIsSent) {
   Outbox outbox;
   outbox.AddHost(HostId(0));

@@ -89,12 +89,13 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
     programs_->Add(program);
   }
   executables_[handle] = 0;  // reserved until compiled
-  ResultCallback<Info> done = [weak = weak_from_this(), number, handle](absl::StatusOr<Info> info) {
+  ResultCallback<Info> done = [weak = weak_from_this(), number, handle,
+                               hold = session_->HoldRequest(number)](absl::StatusOr<Info> info) mutable {
     auto self = weak.lock();
     if (self == nullptr) return;
     if (!info.ok()) {
       self->executables_.erase(handle);
-      return self->Answer(number, info.status(), nullptr);
+      return self->Answer(number, info.status(), nullptr, std::move(hold));
     }
     auto entry = self->executables_.find(handle);
     if (entry == self->executables_.end()) {  // dropped meanwhile
@@ -102,8 +103,9 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
     } else {
       entry->second = (*info)->handle;
     }
-    self->Answer(number, absl::OkStatus(),
-                 [&](::pathways::v1::Answer& answer, Bytes&) { ToProto(**info, answer.mutable_compiled()); });
+    self->Answer(
+        number, absl::OkStatus(), [&](::pathways::v1::Answer& answer, Bytes&) { ToProto(**info, answer.mutable_compiled()); },
+        std::move(hold));
   };
   if (request.format() == kManyNodes) return session_->CompileProgram(std::move(program), std::move(done));
   CompileRequest compile;
@@ -135,10 +137,11 @@ void ServedSession::Fetch(uint64_t number, const ::pathways::v1::FetchArray& req
   if (request.strided()) strides.emplace(request.byte_strides().begin(), request.byte_strides().end());
   const Handle buffer = next_fetch_++;
   session_->CopyToHostBuffer(
-      request.array(), buffer, std::move(strides), [weak = weak_from_this(), number, buffer](absl::Status status) {
+      request.array(), buffer, std::move(strides),
+      [weak = weak_from_this(), number, buffer, hold = session_->HoldRequest(number)](absl::Status status) mutable {
         auto self = weak.lock();
         if (self == nullptr) return;
-        if (!status.ok()) return self->Answer(number, status, nullptr);
+        if (!status.ok()) return self->Answer(number, status, nullptr, std::move(hold));
         self->session_->LookupHostBuffer(
             buffer, self->AnswerResult<Bytes>(number, [](Bytes data, auto&, Bytes& payload) { payload = std::move(data); }));
         self->session_->DeleteHostBuffer(buffer).IgnoreError();

@@ -71,6 +71,7 @@ void ServedSession::RunHeld() {
 
 absl::Status ServedSession::Acknowledge(uint64_t number) {
   PW_RETURN_IF_ERROR(stream_.Acknowledge(number));
+  while (!unacknowledged_.empty() && unacknowledged_.front().first <= number) unacknowledged_.pop_front();
   const auto self = shared_from_this();  // a request may break the session, and its owner drop it
   if (held_.empty()) return absl::OkStatus();
   AwaitResumption();  // a session may be suspended while requests wait for events to be acknowledged
@@ -110,7 +111,7 @@ void ServedSession::Tell(SessionEvent event, std::vector<Bytes> payload) {
   if (first) owner_.on_unsent();
 }
 
-void ServedSession::Answer(uint64_t number, const absl::Status& status, Fill fill) {
+void ServedSession::Answer(uint64_t number, const absl::Status& status, Fill fill, std::shared_ptr<void> hold) {
   SessionEvent event;
   auto& answer = *event.mutable_answer();
   answer.set_request(number);
@@ -122,11 +123,13 @@ void ServedSession::Answer(uint64_t number, const absl::Status& status, Fill fil
     std::move(fill)(answer, payload);
   }
   Tell(std::move(event), payload.empty() ? std::vector<Bytes>() : std::vector<Bytes>{std::move(payload)});
+  if (hold == nullptr) hold = session_->HoldRequest(number);
+  if (hold != nullptr) unacknowledged_.emplace_back(stream_.last_appended(), std::move(hold));
 }
 
 StatusCallback ServedSession::AnswerStatus(uint64_t number) {
-  return [weak = weak_from_this(), number](absl::Status status) {
-    if (auto self = weak.lock()) self->Answer(number, status, nullptr);
+  return [weak = weak_from_this(), number, hold = session_->HoldRequest(number)](absl::Status status) mutable {
+    if (auto self = weak.lock()) self->Answer(number, status, nullptr, std::move(hold));
   };
 }
 

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -100,8 +101,9 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::Status CarryOutNow(Request& request);
   // Appends an event to the stream.
   void Tell(::pathways::v1::SessionEvent event, std::vector<Bytes> payload = {});
-  // Answers request `number`: with the error, or with the value that `fill` writes (null: none).
-  void Answer(uint64_t number, const absl::Status& status, Fill fill);
+  // Answers request `number`: with the error, or with the value that `fill` writes (null: none). `hold`: of the request, if it was carried out
+  // before; the client's acknowledgement of the answer ends it.
+  void Answer(uint64_t number, const absl::Status& status, Fill fill, std::shared_ptr<void> hold = nullptr);
   // Return callbacks that answer a request: with a status alone, or with a value that `fill(value, answer, payload)` writes.
   StatusCallback AnswerStatus(uint64_t number);
   template <class T, class F>
@@ -167,18 +169,22 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
   Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches
   uint64_t next_call_ = 1;
+  // Holds of the requests whose answers the client has not acknowledged, by the events of the answers.
+  std::deque<std::pair<uint64_t, std::shared_ptr<void>>> unacknowledged_;
   std::map<uint64_t, ResultCallback<std::vector<LaneResult>>> calls_;  // calls of nodes that await the client's reply
   const std::shared_ptr<Session> session_;                             // last: ends before the objects its callbacks use
 };
 
 template <class T, class F>
 ResultCallback<T> ServedSession::AnswerResult(uint64_t number, F fill) {
-  return [weak = weak_from_this(), number, fill = std::move(fill)](absl::StatusOr<T> value) mutable {
+  return [weak = weak_from_this(), number, fill = std::move(fill),
+          hold = session_->HoldRequest(number)](absl::StatusOr<T> value) mutable {
     auto self = weak.lock();
     if (self == nullptr) return;
-    if (!value.ok()) return self->Answer(number, value.status(), nullptr);
-    self->Answer(number, absl::OkStatus(),
-                 [&](::pathways::v1::Answer& answer, Bytes& payload) { fill(*std::move(value), answer, payload); });
+    if (!value.ok()) return self->Answer(number, value.status(), nullptr, std::move(hold));
+    self->Answer(
+        number, absl::OkStatus(),
+        [&](::pathways::v1::Answer& answer, Bytes& payload) { fill(*std::move(value), answer, payload); }, std::move(hold));
   };
 }
 

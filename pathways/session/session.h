@@ -137,6 +137,8 @@ class Session {
   // named by it. Other calls are those of a client in the controller's process, which numbers nothing. REQUIRES: number > 0.
   virtual void BeginRequest(uint64_t number) {}
   virtual void EndRequest() {}
+  // Holds the request: its client does not know the answer yet, so it is not settled (worker.proto). Has no effect once it is settled.
+  virtual std::shared_ptr<void> HoldRequest(uint64_t number) { return nullptr; }
   // Whether the session is suspended: then no other method may be called. WhenResumed runs `resumed` once, after the session is resumed;
   // `resumed` is dropped if the session ends.
   virtual bool suspended() const { return false; }

@@ -17,6 +17,10 @@ constexpr absl::Duration kFormWithin = absl::Minutes(1);
 SimCluster::SimCluster(const Scenario& scenario, World* world)
     : scenario_(scenario), world_(world), network_(world, scenario.network), referee_(world) {
   network_.Plant(scenario.bug, scenario.bug_one_in);
+  if (scenario.repeats > 0) {
+    network_.Repeat(static_cast<uint64_t>(scenario.repeats),
+                    [this](SessionId session) { return controller().fabric().settlement().Has(session); });
+  }
   StartController();
   for (int h = 0; h < scenario.hosts; ++h) AddHost();
 }
@@ -181,6 +185,14 @@ int64_t SimCluster::arrays() const {
   int64_t sum = 0;
   for (const auto& lives : hosts_) {
     for (const auto& life : lives) sum += life->process().stopped() ? 0 : life->arrays();
+  }
+  return sum;
+}
+
+int64_t SimCluster::had_names() const {
+  int64_t sum = 0;
+  for (const auto& lives : hosts_) {
+    for (const auto& life : lives) sum += life->process().stopped() ? 0 : life->had_names();
   }
   return sum;
 }

@@ -79,6 +79,7 @@ class Costs {
 
   Tenant& tenant() { return *tenant_; }
   const std::vector<int32_t>& devices() const { return devices_; }
+  int64_t had_names() const { return cluster_.had_names(); }
 
  private:
   static Scenario Island(int hosts) {
@@ -146,6 +147,22 @@ TEST(CostsTest, OfAJitCallWhoseResultIsAlwaysRead) { ExpectAtMost(OfJitCall(1, t
 // Names grow with the number of the session's requests: by a byte here.
 TEST(CostsTest, OfAJitCallAfterAThousandOthers) {
   ExpectAtMost(OfJitCall(1, false, 1000), {{1, 17}, {1, 14}, {0, 0}}, "jit_late");
+}
+
+// Hosts forget the names of settled requests while the session goes on: what they keep does not grow with the number of its calls.
+TEST(CostsTest, NamesOfAThousandCallsAreForgotten) {
+  constexpr int kHosts = 2;
+  Costs costs(kHosts);
+  Executable add;
+  costs.tenant().Compile(costs.devices(), 1, 20, [&](Executable made) { add = std::move(made); });
+  costs.Settle();
+  const Value x = costs.tenant().Make(costs.devices(), {1, 2, 3, 4});
+  for (int i = 0; i < 100; ++i) {
+    for (int call = 0; call < 10; ++call) costs.tenant().Drop({costs.tenant().Run(add, {x})});
+    costs.Settle();
+    EXPECT_GT(costs.had_names(), 0);
+    EXPECT_LE(costs.had_names(), kHosts * 100) << "after " << 10 * (i + 1) << " calls";
+  }
 }
 
 // To each host the call; to each host that reports through another (report_groups.h) also that its completions have arrived, since no other

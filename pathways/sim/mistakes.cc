@@ -79,6 +79,18 @@ bool WrongPlan(v1::ToWorker* message) {
   return false;
 }
 
+// A mark of settled requests that is too far: the host forgets the names of commands that may come again.
+bool ForgottenNames(v1::ToWorker* message) {
+  for (const v1::Command& command : message->commands()) {
+    if (!command.has_execute()) continue;
+    auto& settled = *message->add_settled();
+    settled.set_session(SessionOf(command.execute()).v);
+    settled.set_up_to(UINT64_MAX);
+    return true;
+  }
+  return false;
+}
+
 // A program that claims to take over an argument without permission.
 bool WrongDonation(v1::FromWorker* message) {
   for (v1::Event& event : *message->mutable_events()) {
@@ -122,6 +134,8 @@ bool (*OfController(Bug bug))(v1::ToWorker*) {
       return ForgottenRelease;
     case Bug::kWrongPlan:
       return WrongPlan;
+    case Bug::kForgottenNames:
+      return ForgottenNames;
     default:
       return nullptr;
   }

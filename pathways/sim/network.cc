@@ -241,6 +241,10 @@ bool Network::StrikesFrame() {
   return !of_others && world_->Below(one_in_) == 0;
 }
 
+void Network::AddRepeats(const Process& from, const Process& to, std::string* header, std::vector<Bytes>* payload) {
+  if (repeats_ != nullptr && IsController(from) && IsHost(to)) repeats_->OnFrame(from, to, header, payload);
+}
+
 void Network::Mistake(const Process& from, const Process& to, std::string* header) {
   const bool to_worker = IsController(from) && IsHost(to), from_worker = IsHost(from) && IsController(to);
   if (!IsMistake(bug_) || to_worker == from_worker) return;

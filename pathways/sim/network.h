@@ -16,11 +16,13 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "pathways/net/transport.h"
 #include "pathways/sim/process.h"
+#include "pathways/sim/repeats.h"
 #include "pathways/sim/world.h"
 
 namespace pw::sim {
@@ -53,7 +55,8 @@ enum class Bug {
   kWrongPlan,
   kWrongDonation,
   kForgottenCompletion,
-  kSkippedFrame
+  kSkippedFrame,
+  kForgottenNames
 };
 
 class Network {
@@ -80,6 +83,12 @@ class Network {
   // Delays frames to and from the process until `until`; `by_chance`: each by a random part of `by`.
   void Disturb(const std::string& process, absl::Duration by, bool by_chance, absl::Time until);
   void Plant(Bug bug, uint64_t one_in);
+  // Lets controllers repeat commands to hosts (repeats.h).
+  void Repeat(uint64_t one_in, std::function<bool(SessionId)> is_open) {
+    repeats_ = std::make_unique<Repeats>(world_, one_in, std::move(is_open));
+  }
+  // Returns how many commands have been repeated.
+  uint64_t repeated() const { return repeats_ == nullptr ? 0 : repeats_->repeated(); }
 
   struct Count {
     uint64_t frames = 0;
@@ -114,6 +123,8 @@ class Network {
   void CountFrame(const Process& from, const Process& to, size_t bytes);
   bool IsCutOff(const Process& process) const;
   bool StrikesFrame();  // by a planted bug of the transport
+  // Repeats commands in a frame of a controller to a host.
+  void AddRepeats(const Process& from, const Process& to, std::string* header, std::vector<Bytes>* payload);
   // Applies a planted bug of the sender.
   void Mistake(const Process& from, const Process& to, std::string* header);
 
@@ -130,6 +141,7 @@ class Network {
   uint64_t one_in_ = 1;
   uint64_t next_port_ = 1;
   Totals totals_;
+  std::unique_ptr<Repeats> repeats_;
 };
 
 }  // namespace pw::sim

@@ -107,6 +107,8 @@ class Run {
       referee.Violation(absl::StrCat("hosts hold ", cluster_.arrays(), " arrays ", absl::FormatDuration(FreedWithin(scenario_)),
                                      " after the last session has ended"));
     }
+    if (cluster_.had_names() != 0)
+      referee.Violation(absl::StrCat("hosts keep ", cluster_.had_names(), " names of commands after the last session has ended"));
   }
 
   void Fill() {
@@ -116,6 +118,7 @@ class Run {
     report_.frames = cluster_.network().totals().frames;
     report_.bytes = cluster_.network().totals().bytes;
     report_.bytes_between_islands = cluster_.network().totals().bytes_between_islands;
+    report_.repeated = cluster_.network().repeated();
     for (auto& workload : workloads_) {
       report_.requests += workload->requests();
       report_.reads += workload->reads();
@@ -148,6 +151,7 @@ std::string ToJson(const Report& report) {
   json.Key("frames").Int(static_cast<int64_t>(report.frames));
   json.Key("bytes").Int(static_cast<int64_t>(report.bytes));
   json.Key("bytes_between_islands").Int(static_cast<int64_t>(report.bytes_between_islands));
+  json.Key("repeated").Int(static_cast<int64_t>(report.repeated));
   json.Key("requests").Int(static_cast<int64_t>(report.requests));
   json.Key("reads").Int(static_cast<int64_t>(report.reads));
   json.Key("errors").Int(static_cast<int64_t>(report.errors));

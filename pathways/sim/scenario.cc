@@ -109,11 +109,11 @@ absl::Status ReadPolicy(const std::string& word, Scenario* out) {
 
 absl::Status ReadPlant(const Words& words, Scenario* out) {
   const std::map<std::string, Bug> bugs = {
-      {"lose", Bug::kLoseFrame},     {"repeat", Bug::kRepeatFrame},     {"swap", Bug::kSwapFrames},
-      {"damage", Bug::kDamageFrame}, {"hush", Bug::kHushEnd},           {"patience", Bug::kPatience},
-      {"order", Bug::kWrongOrder},   {"free", Bug::kFreedEarly},        {"leak", Bug::kForgottenRelease},
-      {"plan", Bug::kWrongPlan},     {"donation", Bug::kWrongDonation}, {"progress", Bug::kForgottenCompletion},
-      {"resume", Bug::kSkippedFrame}};
+      {"lose", Bug::kLoseFrame},      {"repeat", Bug::kRepeatFrame},     {"swap", Bug::kSwapFrames},
+      {"damage", Bug::kDamageFrame},  {"hush", Bug::kHushEnd},           {"patience", Bug::kPatience},
+      {"order", Bug::kWrongOrder},    {"free", Bug::kFreedEarly},        {"leak", Bug::kForgottenRelease},
+      {"plan", Bug::kWrongPlan},      {"donation", Bug::kWrongDonation}, {"progress", Bug::kForgottenCompletion},
+      {"resume", Bug::kSkippedFrame}, {"forget", Bug::kForgottenNames}};
   const auto bug = words.size() == 3 ? bugs.find(words[1]) : bugs.end();
   int one_in = 0;
   if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok())
@@ -158,6 +158,7 @@ absl::Status ReadStatement(const Words& words, Scenario* out) {
       {"heartbeat", [out](const std::string& w) { return ReadTime(w, &out->heartbeat); }},
       {"task_time", [out](const std::string& w) { return ReadTime(w, &out->task_time); }},
       {"limit", [out](const std::string& w) { return ReadTime(w, &out->limit); }},
+      {"repeats", [out](const std::string& w) { return ReadCount(w, &out->repeats); }},
   };
   const auto it = simple.find(name);
   if (it == simple.end()) return Bad("a statement (hosts, devices, clients, fault, ...)", name);

@@ -21,6 +21,7 @@ TEST(Scenario, ReadsEveryStatement) {
     bandwidth 1e9 2e9
     task_time 3us
     limit 1m
+    repeats 4
     clients 3 chain length=5
     fault 1ms..2ms stop host=7 for=5s
     fault 4ms slow host=any factor=2.5 for=1s
@@ -38,6 +39,7 @@ TEST(Scenario, ReadsEveryStatement) {
   EXPECT_EQ(scenario->network.between.latency, absl::Microseconds(2));
   EXPECT_EQ(scenario->network.inside.bytes_per_second, 1e9);
   EXPECT_EQ(scenario->limit, absl::Minutes(1));
+  EXPECT_EQ(scenario->repeats, 4);
   ASSERT_EQ(scenario->workloads.size(), 1u);
   EXPECT_EQ(scenario->workloads[0].clients, 3);
   EXPECT_EQ(scenario->workloads[0].numbers.at("length"), 5);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -80,7 +81,7 @@ TEST_P(EveryScenario, TheSameSeedDoesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario,
                          ::testing::Values("chain", "pipeline", "tenants", "training", "exchange", "elastic", "controller",
-                                           "memory", "wide", "links", "unlinked", "severed"),
+                                           "memory", "wide", "links", "unlinked", "severed", "repeats"),
                          [](const auto& info) { return info.param; });
 
 // A hundred small clusters, each with a fault of every kind.
@@ -194,6 +195,38 @@ TEST(PlantedBugs, AFrameThatIsNotToldAgainIsNoticed) {
     scenario.bug = Bug::kSkippedFrame;
     scenario.bug_one_in = 2;
     EXPECT_NE(absl::StrJoin(RunScenario(scenario, seed).violations, "\n"), "");
+  }
+}
+
+// Nothing else than the names keeps a host from doing a command twice.
+TEST(PlantedBugs, NamesThatAreForgottenTooEarlyAreNoticed) {
+  Scenario scenario = Read("repeats");
+  scenario.faults.clear();
+  scenario.limit = absl::Seconds(5);
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    scenario.bug = Bug::kNone;
+    const Report report = RunScenario(scenario, seed);
+    ExpectClean(report);
+    EXPECT_GT(report.repeated, 100u);
+    EXPECT_EQ(report.errors, 0u);
+    scenario.bug = Bug::kForgottenNames;
+    scenario.bug_one_in = 3;
+    EXPECT_NE(absl::StrJoin(RunScenario(scenario, seed).violations, "\n"), "");
+  }
+}
+
+// Also if programs are sent node by node, if hosts report in groups, and if memory is short.
+TEST(Sim, CommandsMayComeAgainHoweverTheyAreSent) {
+  for (const auto& [name, sequential] : std::vector<std::pair<std::string, bool>>{
+           {"pipeline", false}, {"pipeline", true}, {"wide", false}, {"exchange", false}, {"memory", false}}) {
+    Scenario scenario = Read(name);
+    scenario.repeats = 2;
+    scenario.sequential = sequential;
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      const Report report = RunScenario(scenario, seed);
+      ExpectClean(report);
+      EXPECT_GT(report.repeated, 40u) << name;
+    }
   }
 }
 

@@ -53,6 +53,7 @@ absl::Time Wire::ArrivalOf(int side, size_t bytes, net::Lane lane) {
 void Wire::Send(int side, std::string header, std::vector<Bytes> payload, net::Lane lane) {
   End& from = ends_[side];
   if (from.closing || from.cut) return;
+  network_->AddRepeats(*from.process, *ends_[1 - side].process, &header, &payload);
   network_->Mistake(*from.process, *ends_[1 - side].process, &header);
   size_t bytes = 0;
   for (const Bytes& piece : payload) bytes += piece.size();

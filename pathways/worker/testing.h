@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -90,9 +91,18 @@ class WorkerHarness {
 
   // Sends a command, and runs the strand unless hold_commands. The command may still wait for its inputs afterwards.
   void Do(const v1::Command& command, const std::string& payload = "") {
+    if (on_command) on_command(command, payload);
     v1::ToWorker batch;
     *batch.add_commands() = command;
     strand.Post([this, batch, payload] { EXPECT_TRUE(worker->Handle(batch, Bytes::Copy(payload)).ok()); });
+    if (!hold_commands) executor.RunUntilIdle();
+  }
+  // Tells that all requests of the session up to this one are settled.
+  void TellSettled(uint64_t up_to, uint64_t session = 1) {
+    v1::ToWorker batch;
+    batch.add_settled()->set_session(session);
+    batch.mutable_settled(0)->set_up_to(up_to);
+    strand.Post([this, batch] { EXPECT_TRUE(worker->Handle(batch, Bytes()).ok()); });
     if (!hold_commands) executor.RunUntilIdle();
   }
   // Runs all tasks.
@@ -234,6 +244,7 @@ class WorkerHarness {
   Strand strand;
   RecordingConnection connection;
   std::unique_ptr<Worker> worker;
+  std::function<void(const v1::Command&, const std::string& payload)> on_command;  // called for each command that is sent
   bool hold_commands = false;
   bool hold_copies = false;
   bool hold_disk = false;

@@ -79,6 +79,7 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                .launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); }}),
       lanes_(&context_, &host_memory_.blocks(), environment.timers, environment.limits.staging_bytes),
       puts_(&context_, &arrays_, &host_memory_.blocks(), &lanes_, environment.limits.staging_bytes),
+      repeated_(&context_, &puts_),
       fetches_(&context_, &arrays_, &host_memory_, &lanes_, environment.limits.fetch_bytes),
       aliases_(&context_, &arrays_),
       expectations_(&context_, &arrays_),
@@ -112,10 +113,12 @@ Worker::~Worker() = default;
 absl::Status Worker::Handle(const v1::ToWorker& batch, const Bytes& payload) {
   if (absl::Status status = CheckPayloads(batch, payload.size()); !status.ok()) return status;
   if (batch.reports_seen() > 0) reports_.Seen(batch.reports_seen());
+  for (const v1::Settled& settled : batch.settled()) context_.had().Settle(settled);
   uint64_t offset = 0;
   for (const v1::Command& command : batch.commands()) {
     const uint64_t bytes = PayloadBytes(command);
-    Dispatch(command, bytes == 0 ? Bytes() : payload.Slice(offset, bytes));
+    if (const v1::Command* const part = repeated_.NewPart(command))
+      Dispatch(*part, bytes == 0 ? Bytes() : payload.Slice(offset, bytes));
     offset += bytes;
   }
   return absl::OkStatus();

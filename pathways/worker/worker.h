@@ -6,6 +6,7 @@
 // Invariants:
 //   WK-1  commands take effect in the order of Handle
 //   WK-2  a malformed batch is refused as a whole, with no effect; the link then ends the connection
+//   WK-3  a command that a request names is done once, however often it comes (repeated_commands.h)
 // Lives on the worker's strand, destruction included.
 #pragma once
 
@@ -27,6 +28,7 @@
 #include "pathways/worker/housekeeping/report_path.h"
 #include "pathways/worker/lanes/client_lanes.h"
 #include "pathways/worker/python/functions.h"
+#include "pathways/worker/repeated_commands.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/host_memory.h"
@@ -90,6 +92,8 @@ class Worker {
   // Number of programs of many nodes in which this host has a part.
   size_t programs() const { return housekeeping_.runtime().GraphsWith(program::kNodeOperator); }
   uint64_t configuration() const { return configuration_; }  // its version
+  // Number of names of commands that this host keeps in order to recognize them.
+  int64_t had_names() const { return context_.had().names(); }
   Spill& spill() { return spill_; }
   pathways::v1::MemoryReport Memory() const;
   pathways::v1::MetricsReport Metrics() const;
@@ -122,6 +126,7 @@ class Worker {
   ProgramExecutor runner_;
   ClientLanes lanes_;
   Puts puts_;
+  RepeatedCommands repeated_;
   Fetches fetches_;
   Aliases aliases_;
   Expectations expectations_;

@@ -1,4 +1,5 @@
-// Random command streams, overlapped at random, give the same results as the same commands run one by one.
+// Random command streams, overlapped at random, give the same results as the same commands run one by one; and so they do if commands come
+// again at random, as long as their requests are not settled.
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -8,9 +9,11 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/worker/testing.h"
 
 namespace pw::worker {
@@ -69,15 +72,18 @@ class Model {
 
 class RandomStream {
  public:
-  explicit RandomStream(uint32_t seed) : random_(seed), w_(MakeSetup()) {
+  RandomStream(uint32_t seed, bool repeats) : random_(seed), repeats_(repeats), w_(MakeSetup()) {
     for (size_t i = 0; i < std::size(kPrograms); ++i) w_.Compile(i + 1, kPrograms[i].text, {0, 1});
     w_.Settle();
     w_.hold_commands = true;
+    w_.connection.repeats = repeats;
+    if (repeats) w_.on_command = [this](const v1::Command& command, const std::string& payload) { Note(command, payload); };
   }
 
   void Run(int commands) {
     for (int i = 0; i < commands; ++i) {
       Step();
+      while (repeats_ && Pick(2) == 0) Repeat();
       while (Pick(3) > 0) RunSomething();
     }
     while (!late_.empty()) SendLate();
@@ -93,11 +99,47 @@ class RandomStream {
   }
 
   int Pick(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
-  uint64_t NewArray() { return next_array_++; }
+  // Each object is made by a request of its own. What belongs to the command of a request has the request's number, more or less
+  // (WorkerHarness::PutCommand), so Note looks at the latest request instead.
+  uint64_t NewName() { return *RequestName{SessionId(1), ++request_, 0, false}.Number(); }
+  uint64_t NewArray() { return NewName(); }
+  uint64_t NewOp() {
+    ops_.push_back(NewName());
+    return ops_.back();
+  }
   uint64_t AnyArray() {
     auto it = model_.arrays.begin();
     std::advance(it, Pick(static_cast<int>(model_.arrays.size())));
     return it->first;
+  }
+
+  struct Sent {
+    uint64_t request;
+    v1::Command command;
+    std::string payload;
+  };
+  void Note(const v1::Command& command, const std::string& payload) {
+    if (!repeating_) sent_.push_back({request_, command, payload});
+  }
+  void Repeat() {
+    if (sent_.empty()) return;
+    const Sent& one = sent_[static_cast<size_t>(Pick(static_cast<int>(sent_.size())))];
+    repeating_ = true;
+    w_.Do(one.command, one.payload);
+    repeating_ = false;
+    if (Pick(20) == 0) TellSettled();
+  }
+  // Settles the requests before the first one that is not answered, or whose bytes have not been sent.
+  void TellSettled() {
+    if (!late_.empty()) return;
+    uint64_t settled = request_;
+    for (uint64_t op : ops_) {
+      if (w_.connection.done.contains(op) || w_.connection.fetched.contains(op)) continue;
+      settled = RequestName::Read(op)->request - 1;
+      break;
+    }
+    w_.TellSettled(settled);
+    std::erase_if(sent_, [&](const Sent& one) { return one.request <= settled; });
   }
 
   void Step() {
@@ -119,7 +161,7 @@ class RandomStream {
   }
 
   void Put() {
-    const uint64_t array = NewArray(), op = next_op_++;
+    const uint64_t array = NewArray(), op = NewOp();
     const std::vector<float> values = {static_cast<float>(Pick(4)), static_cast<float>(Pick(4))};
     model_.arrays[array].assign(kDevices, {values, {}});
     if (Pick(2) == 0) return w_.Put(op, array, values);
@@ -143,14 +185,14 @@ class RandomStream {
     for (int i = 0; i < program.args; ++i) args.push_back(AnyArray());
     if (program.donate >= 0 && args[0] == args[1] && Pick(4) > 0) return;  // allowed, but rare
     for (int k = 0; k < program.outputs; ++k) results.push_back(NewArray());
-    w_.Execute(next_op_++, index + 1, args, results);
+    w_.Execute(NewOp(), index + 1, args, results);
     model_.Execute(program, args, results);
   }
 
   void Alias() {
     const uint64_t array = NewArray(), source = AnyArray();
-    w_.Alias(next_op_++, array, 0, source, 0);
-    w_.Alias(next_op_++, array, 1, source, 1);
+    w_.Alias(NewOp(), array, 0, source, 0);
+    w_.Alias(NewOp(), array, 1, source, 1);
     model_.arrays[array] = model_.arrays.at(source);
   }
 
@@ -159,7 +201,7 @@ class RandomStream {
     const uint64_t array = NewArray(), source = AnyArray();
     v1::Command command;
     auto* move = command.mutable_move();
-    move->set_op(next_op_++);
+    move->set_op(NewOp());
     move->set_session(1);
     ModelArray made;
     for (int d = 0; d < kDevices; ++d) {
@@ -215,7 +257,7 @@ class RandomStream {
   }
 
   void Fetch(uint64_t array, int shard) {
-    const uint64_t fetch = next_op_++;
+    const uint64_t fetch = NewOp();
     w_.Fetch(fetch, array, shard);
     expected_[fetch] = model_.arrays.at(array)[shard];
   }
@@ -263,31 +305,40 @@ class RandomStream {
     for (uint64_t name : names) w_.Release(name);
     w_.hold_commands = false;
     EXPECT_EQ(w_.Memory().devices(0).used_bytes(), 0);
-    for (uint64_t op = 1; op < next_op_; ++op) {
+    for (uint64_t op : ops_) {
       if (expected_.count(op) > 0) continue;  // a fetch
       EXPECT_EQ(w_.connection.done.count(op), 1u) << "op " << op << " was not reported";
     }
+    w_.TellSettled(UINT64_MAX);
+    EXPECT_EQ(w_.worker->had_names(), 0);
   }
 
   std::mt19937 random_;
+  const bool repeats_;
   WorkerHarness w_;
   Model model_;
-  uint64_t next_array_ = 1;
-  uint64_t next_op_ = 1;
+  uint64_t request_ = 0;
+  std::vector<uint64_t> ops_;  // and fetches
+  std::vector<Sent> sent_;
+  bool repeating_ = false;
   std::vector<std::function<void()>> late_;
   std::map<uint64_t, ModelShard> expected_;
 };
 
-TEST(WorkerProperty, OverlappedCommandsLookAsIfRunOneByOne) {
+void RunSeeds(bool repeats) {
   const char* chosen = std::getenv("PW_TEST_SEED");
   const uint32_t first = chosen != nullptr ? static_cast<uint32_t>(std::atoi(chosen)) : 1;
   const uint32_t runs = chosen != nullptr ? 1 : 300;
   for (uint32_t seed = first; seed < first + runs; ++seed) {
     SCOPED_TRACE("PW_TEST_SEED=" + std::to_string(seed));
-    RandomStream(seed).Run(60);
+    RandomStream(seed, repeats).Run(60);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
+
+TEST(WorkerProperty, OverlappedCommandsLookAsIfRunOneByOne) { RunSeeds(false); }
+
+TEST(WorkerProperty, CommandsThatComeAgainAreNotDoneAgain) { RunSeeds(true); }
 
 }  // namespace
 }  // namespace pw::worker

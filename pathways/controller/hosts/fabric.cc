@@ -42,7 +42,8 @@ Fabric::Fabric(const SessionLimits& limits, const gang::Options& gang, Clock* cl
       losses_(clock, &devices_.topology()),
       recorder_(clock),
       gangs_(gang, clock, &devices_.topology(), &outbox_, &recorder_) {
-  ops_.Set(&gangs_, &losses_);
+  ops_.Set(&gangs_, &losses_, &settlement_);
+  outbox_.SetRiders([this](HostId host, ::pathways::v1::ToWorker* frame) { settlement_.Tell(host, frame); });
 }
 
 void Fabric::AddHost(HostId host, net::FrameSink* sink) {
@@ -93,6 +94,7 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   fetches_.FailHost(host, error);
   compiles_.FailHost(host, error);
   descriptions_.FailHost(host, error);
+  settlement_.RemoveHost(host);
 }
 
 void Fabric::Disconnect() { peers_.clear(); }
@@ -226,6 +228,7 @@ void Fabric::EndSession(SessionId session) {
   compiles_.FailSession(session, ended);
   descriptions_.FailSession(session, ended);
   gangs_.EndSession(session);
+  settlement_.End(session);
   outgoing_.RemoveSession(session);
   for (HostId host : SortedKeys(peers_)) {
     peers_.at(host)->bulk.DropSession(session);

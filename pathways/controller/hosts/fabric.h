@@ -30,6 +30,7 @@
 #include "pathways/controller/hosts/ops_in_flight.h"
 #include "pathways/controller/hosts/outgoing.h"
 #include "pathways/controller/hosts/pending_replies.h"
+#include "pathways/controller/hosts/settlement.h"
 #include "pathways/controller/options.h"
 #include "pathways/controller/scheduling/gangs.h"
 #include "pathways/dataflow/runtime.h"
@@ -101,6 +102,7 @@ class Fabric {
   HostLosses& losses() { return losses_; }
   Gangs& gangs() { return gangs_; }
   HostGroups& groups() { return groups_; }
+  Settlement& settlement() { return settlement_; }
   Fetches& fetches() { return fetches_; }
   PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
   PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
@@ -161,11 +163,12 @@ class Fabric {
   dataflow::Runtime* dataflow_ = nullptr;
   std::map<SessionId, std::set<dataflow::GraphId>> programs_;
   HostLosses losses_;
+  Settlement settlement_;
   OpsInFlight ops_;
   trace::Recorder recorder_;
   Gangs gangs_;
   HostGroups groups_{&outbox_};
-  Fetches fetches_;
+  Fetches fetches_{&settlement_};
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;
   Outgoing outgoing_;

@@ -24,7 +24,7 @@ void Fetches::Add(uint64_t id, HostId host, SessionId session, uint64_t expected
   assembly->expected = expected_bytes;
   assembly->by_lane = by_lane;
   assembly->done = std::move(done);
-  pending_.insert({id, std::move(assembly)});
+  if (pending_.insert({id, std::move(assembly)}).second) settlement_->Hold(id);
 }
 
 Fetches::Map::iterator Fetches::Find(HostId host, uint64_t id) {
@@ -33,9 +33,11 @@ Fetches::Map::iterator Fetches::Find(HostId host, uint64_t id) {
 }
 
 void Fetches::Finish(Map::iterator it, absl::StatusOr<Bytes> result) {
-  Callback done = std::move(it->second->done);
+  const uint64_t id = it->first;
+  const std::unique_ptr<Assembly> ended = std::move(it->second);
   pending_.erase(it);
-  std::move(done)(std::move(result));
+  std::move(ended->done)(std::move(result));
+  settlement_->Release(ended->host, id);
 }
 
 void Fetches::OnFetched(HostId host, const ::pathways::v1::Fetched& fetched, Bytes payload) {
@@ -72,7 +74,9 @@ void Fetches::OnChunk(HostId host, const ::pathways::v1::Chunk& chunk, const Byt
 
 template <class Predicate>
 void Fetches::FailWhere(const absl::Status& error, Predicate predicate) {
-  for (auto& assembly : TakeWhere(pending_, [&](const auto& a) { return predicate(*a); })) std::move(assembly->done)(error);
+  for (uint64_t id : SortedKeysWhere(pending_, [&](const auto& a) { return predicate(*a); })) {
+    if (const auto it = pending_.find(id); it != pending_.end()) Finish(it, error);
+  }
 }
 
 void Fetches::FailHost(HostId host, const absl::Status& error) {

@@ -1,6 +1,7 @@
 // Fetches: receives the bytes of shards from hosts, and puts their chunks together in aligned memory. Strand-confined.
 //
-// The controller knows the number of bytes that it asked for, and refuses any other: a host cannot make it allocate more.
+// The controller knows the number of bytes that it asked for, and refuses any other: a host cannot make it allocate more. A fetch holds the
+// request that its name says (settlement.h).
 //
 // Invariant FE-1: each callback runs exactly once: with the bytes, the host's error, or the error when its host is lost or its
 // session ends.
@@ -13,6 +14,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/base/memory/bytes.h"
 #include "pathways/controller/hosts/pending_replies.h"
+#include "pathways/controller/hosts/settlement.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::controller {
@@ -20,6 +22,9 @@ namespace pw::controller {
 class Fetches {
  public:
   using Callback = PendingReplies<Bytes>::Callback;
+
+  // `settlement` must outlive this.
+  explicit Fetches(Settlement* settlement) : settlement_(settlement) {}
 
   // `by_lane`: the host may send the bytes to the client itself, on its lane; then the result is empty.
   void Add(uint64_t id, HostId host, SessionId session, uint64_t expected_bytes, Callback done, bool by_lane = false);
@@ -48,6 +53,7 @@ class Fetches {
   template <class Predicate>
   void FailWhere(const absl::Status& error, Predicate predicate);
 
+  Settlement* const settlement_;
   Map pending_;
 };
 

@@ -11,6 +11,7 @@ namespace pw::controller {
 void OpsInFlight::Add(HostId host, OpId op, std::shared_ptr<const WeakArrays> results, Callback done, gang::GangId gang) {
   const bool is_new = ops_.try_emplace(Key(host, op.v), Op{std::move(results), std::move(done), gang}).second;
   PW_CHECK(is_new);
+  settlement_->Hold(op.v);
 }
 
 void OpsInFlight::OnDone(HostId host, const ::pathways::v1::Done& done) {
@@ -66,7 +67,10 @@ void OpsInFlight::OnHostLost(HostId host, const absl::Status& error) {
   std::sort(lost.begin(), lost.end());
   std::vector<Op> taken;
   for (const Key& key : lost) taken.push_back(std::move(ops_.extract(key).mapped()));
-  for (Op& op : taken) Finish(std::move(op), error, std::nullopt, 0);
+  for (size_t i = 0; i < taken.size(); ++i) {
+    Finish(std::move(taken[i]), error, std::nullopt, 0);
+    settlement_->Release(host, lost[i].second);
+  }
 }
 
 size_t OpsInFlight::CountFor(HostId host) const {
@@ -94,6 +98,7 @@ void OpsInFlight::Complete(HostId host, uint64_t id, const absl::Status& status,
   Op op = std::move(*found);
   ops_.erase(Key(host, id));
   Finish(std::move(op), status, timed, busy_microseconds);
+  settlement_->Release(host, id);  // last: what the end begins may hold the request
 }
 
 void OpsInFlight::Finish(Op op, const absl::Status& status, std::optional<double> timed, double busy_microseconds) {

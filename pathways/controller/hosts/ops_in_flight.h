@@ -1,7 +1,8 @@
 // OpsInFlight: the commands that hosts have not reported complete, and the arrays that wait for them. Fabric owns it. Strand-confined.
 //
 // An op names one command to one host; commands to other hosts may have the same op. It holds the arrays that it makes weakly: a
-// client may drop them before they exist. The session that sends a command names it (names/request_names.h).
+// client may drop them before they exist. The session that sends a command names it (names/request_names.h); the op holds the request that
+// the name says (settlement.h).
 //
 // Invariant OF-1: each op completes exactly once: by its host's Done, even if that arrives repeatedly or through another host, or
 // by the loss of its host. An error that blames another host is explained first (host_losses.h).
@@ -21,6 +22,7 @@
 #include "pathways/base/ids.h"
 #include "pathways/buffers/logical_array.h"
 #include "pathways/controller/hosts/host_losses.h"
+#include "pathways/controller/hosts/settlement.h"
 #include "pathways/controller/scheduling/gangs.h"
 #include "pathways/v1/worker.pb.h"
 
@@ -39,10 +41,11 @@ class OpsInFlight {
   // Adds an op. The ops of several hosts may share `results`: each array gets one completion from each op. `gang`: the computation of
   // which the op is one host's part. REQUIRES: the host has no such op in flight.
   void Add(HostId host, OpId op, std::shared_ptr<const WeakArrays> results, Callback done = nullptr, gang::GangId gang = {});
-  // Both must outlive this. `losses` explains the errors that blame another host.
-  void Set(Gangs* gangs, HostLosses* losses) {
+  // All must outlive this. `losses` explains the errors that blame another host.
+  void Set(Gangs* gangs, HostLosses* losses, Settlement* settlement) {
     gangs_ = gangs;
     losses_ = losses;
+    settlement_ = settlement;
   }
 
   // Ignores unknown ops, and ops of other hosts.
@@ -74,6 +77,7 @@ class OpsInFlight {
   absl::flat_hash_map<Key, Op> ops_;
   Gangs* gangs_ = nullptr;
   HostLosses* losses_ = nullptr;
+  Settlement* settlement_ = nullptr;
 };
 
 }  // namespace pw::controller

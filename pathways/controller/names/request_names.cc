@@ -46,7 +46,8 @@ absl::Status OwnNames::CheckRoom(const NameNeed& need) const {
                                                    " has no room: divide the request, or open another session"));
 }
 
-NameScope::NameScope(std::shared_ptr<OwnNames> own, uint64_t request) : own_(std::move(own)) {
+NameScope::NameScope(std::shared_ptr<OwnNames> own, uint64_t request, RequestHold hold)
+    : own_(std::move(own)), hold_(std::move(hold)) {
   ids_ = {{own_->session(), request, 0, false}, kMostIds, 0};
   ops_ = {{own_->session(), request, 0, false}, kMostOps, 0};
 }
@@ -116,6 +117,7 @@ OpId NameScope::NextOpOfAll(bool joint) {
 
 NameScope NameScope::Take(const NameNeed& need) {
   NameScope taken(own_);
+  taken.hold_ = hold_;
   ops_.used = std::min(UsedOps(), ops_.size);
   ops_of_.clear();
   const auto part = [](Names& names, uint64_t count) {

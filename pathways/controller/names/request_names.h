@@ -5,7 +5,7 @@
 // While the session carries out a numbered request, names are those of the request, counted from 0 on. Work that a request causes later,
 // when hosts or clients have answered, takes its names in advance: a NameScope. The order in which such work goes on depends on the
 // hosts; the names do not, because each piece of work counts in a scope of its own. So scopes are taken in an order that the request
-// alone determines, and are as large as the work may need.
+// alone determines, and are as large as the work may need. A scope holds its request (unsettled_requests.h).
 //
 // Outside of requests, and where a name of the request does not fit into its number, names are the session's own.
 //
@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "pathways/base/ids.h"
 #include "pathways/base/request_name.h"
+#include "pathways/controller/names/unsettled_requests.h"
 
 namespace pw::controller {
 
@@ -66,8 +67,8 @@ class NameScope {
  public:
   // Gives own names only.
   explicit NameScope(std::shared_ptr<OwnNames> own) : own_(std::move(own)) {}
-  // Gives all names of a request.
-  NameScope(std::shared_ptr<OwnNames> own, uint64_t request);
+  // Gives all names of a request, which `hold` holds.
+  NameScope(std::shared_ptr<OwnNames> own, uint64_t request, RequestHold hold);
 
   uint64_t NextId();
   // Returns the first of `count` names, whose numbers are RequestName::kStep apart.
@@ -78,6 +79,8 @@ class NameScope {
   OpId NextOpOfAll(bool joint = false);
   // Takes names for later work.
   NameScope Take(const NameNeed& need);
+  // Returns another hold of the scope's request; none outside of requests.
+  RequestHold hold() const { return hold_; }
 
   // Returns OK if the scope has these names, or own ones stand in for them; else RESOURCE_EXHAUSTED.
   absl::Status CheckRoom(const NameNeed& need) const;
@@ -95,6 +98,7 @@ class NameScope {
   uint64_t UsedOps() const;
 
   std::shared_ptr<OwnNames> own_;
+  RequestHold hold_;
   Names ids_, ops_;
   absl::flat_hash_map<HostId, uint64_t> ops_of_;  // ops of single hosts, from ops_.used on
 };
@@ -104,11 +108,12 @@ class SessionNames {
   explicit SessionNames(SessionId session) : own_(std::make_shared<OwnNames>(session)), scope_(own_) {}
 
   // Begins and ends a request. REQUIRES: request > 0.
-  void Begin(uint64_t request) { scope_ = NameScope(own_, request); }
+  void Begin(uint64_t request) { scope_ = NameScope(own_, request, RequestHold(unsettled_, request)); }
   void End() { scope_ = NameScope(own_); }
   // Returns the names for what the session makes now.
   NameScope& now() { return scope_; }
   const NameScope& now() const { return scope_; }
+  const std::shared_ptr<UnsettledRequests>& unsettled() const { return unsettled_; }
 
   // Takes names for a part of what is made now, and gives those while it exists. Parts before others, such as the first results of a
   // request, may fail or not, as hosts come and go; the names of the others do not depend on that.
@@ -139,6 +144,7 @@ class SessionNames {
 
  private:
   const std::shared_ptr<OwnNames> own_;
+  const std::shared_ptr<UnsettledRequests> unsettled_ = std::make_shared<UnsettledRequests>();
   NameScope scope_;
 };
 

@@ -86,6 +86,7 @@ absl::StatusOr<ExecuteReply> SessionImpl::Execute(const ExecuteRequest& request)
   absl::StatusOr<std::shared_ptr<ExecuteRun>> begun = run_results_.Begin(request.status);
   if (!begun.ok()) return context_.Fail(request.results, {}, begun.status());
   const std::shared_ptr<ExecuteRun> run = *std::move(begun);
+  if (run != nullptr) run->request = context_.names().now().hold();
   if (programs_.Has(request.executable)) return programs_.Execute(request, run);
   if (publications_->Has(request.executable)) {
     absl::StatusOr<ExecuteReply> reply = publications_->Execute(request);

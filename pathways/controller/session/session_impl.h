@@ -94,6 +94,9 @@ class SessionImpl final : public Session {
   Handle NewHandle() override { return context_.arrays().NewHandle(); }
   void BeginRequest(uint64_t number) override { context_.names().Begin(number); }
   void EndRequest() override { context_.names().End(); }
+  std::shared_ptr<void> HoldRequest(uint64_t number) override {
+    return std::make_shared<RequestHold>(context_.names().unsettled(), number);
+  }
   bool suspended() const override { return mover_.suspended(); }
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { mover_.WhenResumed(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }

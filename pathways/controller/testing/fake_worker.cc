@@ -94,6 +94,7 @@ void FakeWorker::OnFrame(net::Frame frame) {
   v1::ToWorker batch;
   if (!batch.ParseFromString(frame.header)) return connection_->Close(absl::InternalError("not a ToWorker"));
   reports_seen = std::max(reports_seen, batch.reports_seen());
+  for (const v1::Settled& told : batch.settled()) settled[told.session()] = told;
   size_t offset = 0;
   for (Command& command : *batch.mutable_commands()) {
     const size_t size = PayloadOf(command);

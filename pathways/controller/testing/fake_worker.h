@@ -69,6 +69,7 @@ class FakeWorker : private net::Connection::Handler {
   std::vector<::pathways::v1::Command> log;  // every command, in order; chunks without their bytes
   int frames = 0;
   uint64_t reports_seen = 0;
+  std::map<uint64_t, ::pathways::v1::Settled> settled;  // the latest, by session
   bool closed = false;
   absl::Status close_reason;
   ::pathways::v1::Welcome welcome;

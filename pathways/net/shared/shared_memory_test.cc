@@ -123,6 +123,21 @@ TEST(SharedMemory, OfWhichSomebodyMayStillOpenTheNameIsNeverFilledAnew) {
   EXPECT_EQ(OpenShared(name, false).status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(SharedMemory, OfATransferThatIsLentAgainIsCountedOnce) {
+  SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
+  UnopenedSharedMemory loans;
+  int first = 0, second = 0;
+  loans.Add(1, SessionId(1), Filled(factory, "first contents"), [&first] { ++first; });
+  EXPECT_EQ(first, 0);
+  loans.Add(1, SessionId(1), Filled(factory, "second"), [&second] { ++second; });
+  EXPECT_EQ(first, 1) << "it no longer counts";
+  EXPECT_EQ(loans.bytes(), std::string("second").size());
+  loans.Return(1);
+  loans.Return(1);
+  EXPECT_EQ(first + second, 2);
+  EXPECT_EQ(loans.bytes(), 0u);
+}
+
 TEST(SharedMemory, OfAProcessThatWasKilledIsFilledAnew) {
   SharedMemoryFactory factory(SharedMemoryFactory::kDefaultLimit, {.always = kKept});
   UnopenedSharedMemory loans;

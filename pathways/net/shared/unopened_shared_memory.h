@@ -17,11 +17,15 @@ class UnopenedSharedMemory {
  public:
   using Returned = absl::AnyInvocable<void() &&>;
 
-  // Keeps `data` alive for the other process. Only Return calls `returned`.
+  // Keeps `data` alive for the other process. `returned` is called by Return, or when the transfer is lent again.
   void Add(uint64_t transfer, SessionId session, Bytes data, Returned returned = nullptr) {
     bytes_ += data.size();
     NoteLent(data);
-    unopened_[transfer] = Unopened{session, std::move(data), std::move(returned)};
+    // A transfer is lent again if it was asked for again (worker.proto, Repeats). Its first memory is not noted as taken, since somebody
+    // may still open its name.
+    Unopened first = std::exchange(unopened_[transfer], Unopened{session, std::move(data), std::move(returned)});
+    bytes_ -= first.data.size();
+    if (first.returned != nullptr) std::move(first.returned)();
   }
   void Return(uint64_t transfer) {
     auto it = unopened_.find(transfer);

@@ -39,7 +39,7 @@ class ProgramNodes::Node : public dataflow::Operator {
  public:
   Node(BeginningRef beginning, Templates* templates) : beginning_(std::move(beginning)), templates_(templates) {}
   void OnStart(dataflow::Shard& shard) override {
-    beginning_->nodes->Begin(beginning_->number, templates_);
+    if (beginning_->number != kRepeated) beginning_->nodes->Begin(beginning_->number, templates_);
     shard.Finish();
   }
 
@@ -72,6 +72,11 @@ absl::StatusOr<ProgramNodes::BeginningRef> ProgramNodes::BeginningOf(const dataf
   auto run = std::make_unique<Underway>();
   if (!run->message.ParseFromString(context.argument))
     return absl::InvalidArgumentError("the argument of a program's run does not parse");
+  if (!IsNew(run->message)) {
+    const BeginningRef repeated(new Beginning{this, kRepeated, context.run, ProgramOf(context.graph)});
+    beginning_ = repeated;
+    return repeated;
+  }
   for (const v1::ProgramRun::Stage& stage : run->message.stages()) {
     run->stages.push_back({stage.op(), stage.executes(), stage.executes()});
     if (stage.op() != 0 && stage.executes() == 0) context_->outbox().Done(stage.op(), absl::OkStatus());
@@ -83,6 +88,20 @@ absl::StatusOr<ProgramNodes::BeginningRef> ProgramNodes::BeginningOf(const dataf
   const BeginningRef beginning(new Beginning{this, number, context.run, ProgramOf(context.graph)});
   beginning_ = beginning;
   return beginning;
+}
+
+bool ProgramNodes::IsNew(const v1::ProgramRun& run) {
+  using Kind = HadCommands::Kind;
+  const bool is_new = context_->had().Begin(Kind::kOp, run.op());
+  for (const v1::ProgramRun::Stage& stage : run.stages()) {
+    if (stage.op() == 0) continue;
+    if (is_new)
+      context_->had().Begin(Kind::kOp, stage.op());
+    else
+      context_->outbox().DoneAgain(stage.op());
+  }
+  if (!is_new) context_->outbox().DoneAgain(run.op());
+  return is_new;
 }
 
 ProgramNodes::ProgramRef ProgramNodes::ProgramOf(const dataflow::GraphPart& part) {

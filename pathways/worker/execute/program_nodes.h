@@ -9,7 +9,8 @@
 // Templates are parsed at the first run of a graph, and kept until its part has gone.
 //
 // Invariants:
-//   WR-1  every run is answered exactly once, after all its commands have completed
+//   WR-1  every run is answered exactly once, after all its commands have completed. A run whose op has come before is another start of the same
+//         one: it carries out nothing, and only repeats the answers
 //   WR-2  every stage's op is answered exactly once, before the run's op
 //   WR-3  the answer names the results of the run that are poisoned on this host, and no others
 // Lives on the worker's strand.
@@ -73,9 +74,12 @@ class ProgramNodes {
     uint32_t first_failed = 0;  // command
     absl::Status error;         // of that command
   };
-  // Held by the nodes of a run until all have begun.
+  // Held by the nodes of a run until all have begun. A repeated run has no number.
+  static constexpr uint64_t kRepeated = UINT64_MAX;
   struct Beginning {
-    ~Beginning() { nodes->CountDown(number); }
+    ~Beginning() {
+      if (number != kRepeated) nodes->CountDown(number);
+    }
     ProgramNodes* nodes;
     uint64_t number;
     dataflow::RunId run;
@@ -85,6 +89,8 @@ class ProgramNodes {
 
   absl::StatusOr<std::unique_ptr<dataflow::Operator>> Make(const dataflow::OperatorContext& context);
   absl::StatusOr<BeginningRef> BeginningOf(const dataflow::OperatorContext& context);
+  // Notes the ops of a run. Returns false if they have come before, and repeats the answers that they have had.
+  bool IsNew(const pathways::v1::ProgramRun& run);
   ProgramRef ProgramOf(const dataflow::GraphPart& part);
   static Templates Parse(const dataflow::Node& node);
   void Begin(uint64_t number, Templates* node);

@@ -150,6 +150,33 @@ TEST_F(ProgramNodesTest, ARunWhoseNamesHaveNoRoomForItsArraysFails) {
   }
 }
 
+// As a second controller starts it: as another run of the graph, with the same names.
+TEST_F(ProgramNodesTest, ARunThatComesAgainIsNotCarriedOutAgain) {
+  w.connection.repeats = true;
+  v1::ProgramRun run = InStages();
+  run.set_op(NamedOp(20));
+  for (int i = 0; i < 3; ++i) run.mutable_stages(i)->set_op(NamedOp(30 + 2 * static_cast<uint64_t>(i)));
+  Start(5, run);
+  w.Settle();
+  EXPECT_EQ(w.connection.done.count(NamedOp(30)), 1u);
+  Start(5, run);  // it goes on
+  w.Settle();
+  EXPECT_EQ(w.connection.repeated, 1) << "one stage has ended";
+  Grant(71);
+  Grant(72);
+  EXPECT_EQ(w.connection.done.count(NamedOp(20)), 1u);
+  const size_t launches = w.runtime.launches().size();
+  w.Release(200);
+  Start(5, run);  // it has ended
+  Start(5, run);
+  w.Settle();
+  EXPECT_EQ(w.connection.repeated, 1 + 2 * 4);
+  EXPECT_EQ(w.runtime.launches().size(), launches);
+  EXPECT_EQ(w.worker->arrays(), 4) << "the argument, and what is between the computations";
+  w.TellSettled(40);
+  EXPECT_EQ(w.worker->had_names(), 0);
+}
+
 TEST_F(ProgramNodesTest, ARunStatesItsSessionOrNamesItByItsOp) {
   v1::ProgramRun run = InStages();
   run.clear_stages();

@@ -346,12 +346,14 @@ void Functions::Leave(const PythonCallRef& call) {
 }
 
 void Functions::AnswerString(uint64_t query, const absl::StatusOr<Bytes>& contents) {
-  v1::Described* described = context_->outbox().Add()->mutable_described();
+  v1::Event* const event = context_->outbox().Add();
+  v1::Described* const described = event->mutable_described();
   described->set_query(query);
   if (contents.ok())
     described->set_module(std::string(contents->view()));
   else
     *described->mutable_status() = ToProto(contents.status());
+  context_->had().Keep(HadCommands::Kind::kQuery, query, *event);
 }
 
 void Functions::Drop(ExecutableId id) {

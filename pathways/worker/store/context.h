@@ -1,5 +1,5 @@
 // WorkerContext: what nearly every part of a worker needs, for the life of one controller: the strand, the clock, this host's id, the
-// names of hosts, the recorder, the outbox, and the sessions that have ended.
+// names of hosts, the recorder, the outbox, the commands that have come, and with them the sessions that have ended.
 //
 // Invariants:
 //   WX-1  alive() expires with the worker, after its parts are gone
@@ -11,12 +11,12 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "pathways/base/ids.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/executor.h"
 #include "pathways/net/transport.h"
 #include "pathways/trace/recorder.h"
+#include "pathways/worker/store/had_commands.h"
 #include "pathways/worker/store/outbox.h"
 
 namespace pw::worker {
@@ -25,7 +25,7 @@ class WorkerContext {
  public:
   // `self`: the controller's id for this host. `sink`: for frames to the controller. All outlive this.
   WorkerContext(Executor* strand, Clock* clock, net::FrameSink* sink, HostId self)
-      : strand_(strand), clock_(clock), self_(self), recorder_(clock), outbox_(sink) {}
+      : strand_(strand), clock_(clock), self_(self), recorder_(clock), outbox_(sink, &had_) {}
   WorkerContext(const WorkerContext&) = delete;
 
   Executor* strand() const { return strand_; }
@@ -33,6 +33,8 @@ class WorkerContext {
   HostId self() const { return self_; }
   trace::Recorder& recorder() { return recorder_; }
   Outbox& outbox() { return outbox_; }
+  HadCommands& had() { return had_; }
+  const HadCommands& had() const { return had_; }
   // For callbacks that may come after the worker is gone: on the strand, they do nothing if this has expired.
   std::weak_ptr<bool> alive() const { return alive_; }
 
@@ -44,17 +46,17 @@ class WorkerContext {
   void SetName(HostId host, std::string name) { names_[host] = std::move(name); }
 
   // Returns whether the session was released. Messages that still arrive for it are dropped.
-  bool ended(SessionId session) const { return ended_.contains(session); }
-  void End(SessionId session) { ended_.insert(session); }
+  bool ended(SessionId session) const { return had_.HasEnded(session); }
+  void End(SessionId session) { had_.End(session); }
 
  private:
   Executor* const strand_;
   Clock* const clock_;
   const HostId self_;
   trace::Recorder recorder_;
+  HadCommands had_;
   Outbox outbox_;
   std::map<HostId, std::string> names_;
-  absl::flat_hash_set<SessionId> ended_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -48,10 +48,14 @@ void Outbox::Done(uint64_t op, const absl::Status& status, double device_microse
   // Under steady load the strand never runs empty; completions must not wait for it.
   if (done_.ok_size() + done_.failed_size() + joint_.ok_size() >= kBatchEvents) Flush();
   const bool joint = other_way_ != nullptr && IsJointOp(op) && op != poisoned_op_;
-  if (status.ok()) return AddOk(joint ? &joint_ : &done_, op, device_microseconds);
+  if (status.ok()) {
+    had_->Done(op, device_microseconds);
+    return AddOk(joint ? &joint_ : &done_, op, device_microseconds);
+  }
   auto* failed = done_.add_failed();
   failed->set_op(op);
   *failed->mutable_status() = ToProto(status);
+  had_->Failed(*failed);
 }
 
 void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector<uint32_t>& results) {
@@ -60,9 +64,27 @@ void Outbox::Poisoned(uint64_t op, const absl::Status& status, const std::vector
   poisoned->set_op(op);
   *poisoned->mutable_status() = ToProto(status);
   poisoned->mutable_results()->Add(results.begin(), results.end());
+  had_->AddPoisoned(*poisoned);
 }
 
 void Outbox::DoneTimed(uint64_t op, double microseconds, double device_microseconds) {
+  had_->Done(op, device_microseconds, microseconds);
+  AddTimed(op, microseconds, device_microseconds);
+}
+
+void Outbox::DoneAgain(uint64_t op) {
+  const HadCommands::Entry* const had = had_->Ended(HadCommands::Kind::kOp, op);
+  if (had == nullptr) return;
+  if (had->answer != nullptr) {
+    *Add() = had->answer->event;
+  } else if (had->timed.has_value()) {
+    AddTimed(op, *had->timed, had->device_microseconds);
+  } else {
+    AddOk(&done_, op, had->device_microseconds);
+  }
+}
+
+void Outbox::AddTimed(uint64_t op, double microseconds, double device_microseconds) {
   AddOk(&done_, op, device_microseconds);
   auto* timed = done_.add_timed();
   timed->set_op(op);

@@ -1,6 +1,6 @@
 // Outbox: batches a worker's events for its controller. Events gather until the strand has run empty or a batch is large, then leave as one
 // frame. Completions gather in one Done. In a large cluster, plain completions of commands that span many hosts gather separately, because
-// they may leave by another path (report_path.h).
+// they may leave by another path (report_path.h). HadCommands keeps all completions, for commands that are repeated.
 //
 // Lives on the worker's strand.
 #pragma once
@@ -15,13 +15,14 @@
 #include "pathways/base/memory/bytes.h"
 #include "pathways/net/transport.h"
 #include "pathways/v1/worker.pb.h"
+#include "pathways/worker/store/had_commands.h"
 
 namespace pw::worker {
 
 class Outbox {
  public:
-  // `sink` must outlive this.
-  explicit Outbox(net::FrameSink* sink) : sink_(sink) {}
+  // Both must outlive this.
+  Outbox(net::FrameSink* sink, HadCommands* had) : sink_(sink), had_(had) {}
 
   // Adds an event to the current batch, with its payload if any. The pointer is valid until the next call.
   pathways::v1::Event* Add(std::vector<Bytes> payload = {});
@@ -40,6 +41,8 @@ class Outbox {
   void SetOtherWay(OtherWay way) { other_way_ = std::move(way); }
   // A Done that also reports how long the command took, for commands that ask for it.
   void DoneTimed(uint64_t op, double microseconds, double device_microseconds);
+  // Reports again what was reported of the op, if anything was. The op has come again.
+  void DoneAgain(uint64_t op);
   void Flush();
 
   // Sends one chunk of a fetch on the bulk lane, ahead of the batch.
@@ -48,9 +51,11 @@ class Outbox {
 
  private:
   static void AddOk(pathways::v1::Done* done, uint64_t op, double device_microseconds);
+  void AddTimed(uint64_t op, double microseconds, double device_microseconds);
   void FlushJoint();
 
   net::FrameSink* const sink_;
+  HadCommands* const had_;
   Local local_;
   pathways::v1::FromWorker batch_;
   pathways::v1::Done done_;

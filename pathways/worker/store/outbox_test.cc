@@ -31,7 +31,8 @@ class OutboxTest : public ::testing::Test {
   }
 
   RecordingConnection connection_;
-  Outbox outbox_{&connection_};
+  HadCommands had_;
+  Outbox outbox_{&connection_, &had_};
   std::vector<uint64_t> offered_;
   std::vector<float> times_;
 };
@@ -93,6 +94,32 @@ TEST_F(OutboxTest, WhoTakesThemMayAddToTheSameFrame) {
   ASSERT_EQ(connection_.joined.size(), 1u);
   EXPECT_THAT(connection_.joined[0].reports(0).done().ok(), ElementsAre(NamedOp(3)));
   EXPECT_THAT(Straight(), ElementsAre(4));
+}
+
+TEST_F(OutboxTest, AnOpThatHasEndedIsReportedAgainInTheSameWords) {
+  connection_.repeats = true;
+  for (uint64_t op : {2, 4, 6, 8, 10}) had_.Begin(HadCommands::Kind::kOp, NamedOp(op));
+  outbox_.Done(NamedOp(2), absl::OkStatus(), 7);
+  outbox_.Done(NamedOp(4), absl::InternalError("it failed"));
+  outbox_.DoneTimed(NamedOp(6), 10, 11);
+  outbox_.Poisoned(NamedOp(8), absl::DataLossError("a part of it is lost"), {1, 3});
+  outbox_.Done(NamedOp(8), absl::OkStatus(), 12);
+  outbox_.Flush();
+  EXPECT_EQ(connection_.done.size(), 4u);
+  std::vector<v1::Done> all;
+  connection_.on_done = [&](const v1::Done& done) { all.push_back(done); };
+  for (uint64_t op : {2, 4, 6, 8, 10, 12}) {  // 10 has not ended, 12 is not known
+    outbox_.DoneAgain(NamedOp(op));
+    outbox_.Flush();
+  }
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_THAT(all[0].device_microseconds(), ElementsAre(7));
+  EXPECT_EQ(all[1].failed(0).status().message(), "it failed");
+  EXPECT_EQ(all[2].timed(0).device_microseconds(), 10);
+  EXPECT_THAT(all[2].device_microseconds(), ElementsAre(11));
+  EXPECT_THAT(all[3].poisoned(0).results(), ElementsAre(1, 3));
+  EXPECT_THAT(all[3].ok(), ElementsAre(NamedOp(8)));
+  EXPECT_THAT(all[3].device_microseconds(), ElementsAre(12));
 }
 
 }  // namespace

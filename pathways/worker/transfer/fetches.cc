@@ -130,20 +130,27 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   const bool is_inline = bytes->size() <= kFetchInlineBytes;
   std::vector<Bytes> payload;
   if (is_inline) payload.push_back(*bytes);
-  v1::Fetched* fetched = context_->outbox().Add(std::move(payload))->mutable_fetched();
+  v1::Event* const event = context_->outbox().Add(std::move(payload));
+  v1::Fetched* const fetched = event->mutable_fetched();
   fetched->set_fetch(request->fetch);
   fetched->set_total_bytes(bytes->size());
   fetched->set_payload_bytes(is_inline ? bytes->size() : 0);
-  if (is_inline) return Freed(request->bytes);
+  if (is_inline) {
+    context_->had().Keep(HadCommands::Kind::kFetch, request->fetch, *event, *bytes);
+    return Freed(request->bytes);
+  }
+  context_->had().Forget(HadCommands::Kind::kFetch, request->fetch);
   sending_.push_back({request->fetch, request->session, *std::move(bytes)});
   Pump();
 }
 
 void Fetches::SendOnLane(const RequestRef& request, Bytes bytes) {
-  v1::Fetched* fetched = context_->outbox().Add()->mutable_fetched();
+  v1::Event* const event = context_->outbox().Add();
+  v1::Fetched* const fetched = event->mutable_fetched();
   fetched->set_fetch(request->fetch);
   fetched->set_total_bytes(bytes.size());
   fetched->set_on_lane(true);
+  context_->had().Keep(HadCommands::Kind::kFetch, request->fetch, *event);
   lanes_->Send(request->session, request->lane_fetch, std::move(bytes), [this, size = request->bytes] { Freed(size); });
 }
 
@@ -152,6 +159,7 @@ void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {
   fetched->set_fetch(request->fetch);
   fetched->set_total_bytes(bytes.size());
   net::WriteName(*net::NameOf(bytes), fetched->mutable_shared());
+  context_->had().Forget(HadCommands::Kind::kFetch, request->fetch);
   loans_.Add(request->fetch, request->session, bytes, [this, size = request->bytes] { Freed(size); });
 }
 
@@ -160,9 +168,10 @@ void Fetches::Taken(const v1::SharedTaken& command) {
 }
 
 void Fetches::Fail(uint64_t fetch, const absl::Status& status) {
-  v1::Fetched* fetched = context_->outbox().Add()->mutable_fetched();
-  fetched->set_fetch(fetch);
-  *fetched->mutable_status() = ToProto(status);
+  v1::Event* const event = context_->outbox().Add();
+  event->mutable_fetched()->set_fetch(fetch);
+  *event->mutable_fetched()->mutable_status() = ToProto(status);
+  context_->had().Keep(HadCommands::Kind::kFetch, fetch, *event);
 }
 
 void Fetches::Pump() {

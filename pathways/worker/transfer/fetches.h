@@ -5,7 +5,8 @@
 //
 // Invariants:
 //   FT-1  unsent copies in host memory exceed the limit by at most one copy. Further fetches wait, as readers of their shards
-//   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended
+//   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended. HadCommands keeps the answers that came in one message,
+//         and forgets the fetches with others: repeated, they read the shard again
 // Lives on the worker's strand.
 #pragma once
 

@@ -27,6 +27,8 @@ class Puts {
   // Adds bytes to a Put whose bytes come as chunks. The Put and its chunks may arrive in either order. A chunk may name shared memory
   // instead of carrying a payload.
   void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload);
+  // Returns whether chunks of this transfer, or its Put, have come, but not all of both.
+  bool IsUnderWay(uint64_t transfer) const { return staging_.Has(transfer); }
   // Fails a Put whose remaining chunks will not come.
   void Abort(const pathways::v1::AbortTransfer& command);
   // Fails the session's Puts that wait for chunks. ClientLanes fails those that wait for a lane.

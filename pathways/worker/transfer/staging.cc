@@ -49,12 +49,16 @@ absl::Status Staging::Reserve(Transfer* transfer) {
 
 absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes payload) {
   PW_RETURN_IF_ERROR(SetTotal(transfer, static_cast<int64_t>(chunk.total_bytes())));
-  const int64_t size = static_cast<int64_t>(payload.size());
-  if (static_cast<int64_t>(chunk.offset()) != transfer->received || size > transfer->total - transfer->received) {
-    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", size, " bytes at ", chunk.offset(),
+  if (transfer->complete) return absl::OkStatus();
+  if (chunk.offset() > static_cast<uint64_t>(transfer->received) || payload.size() > chunk.total_bytes() - chunk.offset()) {
+    return absl::InvalidArgumentError(absl::StrCat("a chunk of ", payload.size(), " bytes at ", chunk.offset(),
                                                    " does not continue a transfer with ", transfer->received, " of ",
                                                    transfer->total, " bytes"));
   }
+  const uint64_t repeated = static_cast<uint64_t>(transfer->received) - chunk.offset();
+  if (repeated > 0 && repeated >= payload.size()) return absl::OkStatus();
+  if (repeated > 0) payload = payload.Slice(repeated, payload.size() - repeated);
+  const int64_t size = static_cast<int64_t>(payload.size());
   if (size == transfer->total) {
     if (transfer->callback == nullptr) PW_RETURN_IF_ERROR(Reserve(transfer));  // it may stay for long
     transfer->whole = std::move(payload);

@@ -4,7 +4,8 @@
 // chunk keeps that chunk's memory. Expect may name the final destination of the bytes; later chunks are then written there directly.
 //
 // Invariants:
-//   SG-1  the chunks of a transfer come in order and do not overlap; a violation fails the transfer and nothing else
+//   SG-1  the chunks of a transfer come in order; a gap fails the transfer and nothing else. Bytes that have come before are dropped: a
+//         second controller sends a transfer from its beginning
 //   SG-2  memory for incomplete transfers never exceeds the limit; a transfer that would exceed it fails with RESOURCE_EXHAUSTED
 //   SG-3  an expected transfer is delivered exactly once, with its bytes or an error
 //   SG-4  data of a released owner is dropped, and so are chunks that arrive for it later
@@ -49,6 +50,9 @@ class Staging {
 
   // Returns whether a transfer from this source is expected and not complete.
   bool Awaits(HostId source) const;
+
+  // Returns whether something of the transfer has come, or is expected, and it is not delivered.
+  bool Has(uint64_t transfer) const { return transfers_.contains(transfer); }
 
   int64_t staged_bytes() const { return staged_bytes_; }
   size_t transfers() const { return transfers_.size(); }

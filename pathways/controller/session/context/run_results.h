@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "pathways/buffers/logical_array.h"
 #include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/names/unsettled_requests.h"
 #include "pathways/controller/session.h"
 
 namespace pw::controller {
@@ -29,6 +30,7 @@ struct ExecuteRun {
   int missing = 0;  // hosts that have not reported, plus nodes that wait for values and have not ended
   absl::Status status;
   RunResult result;
+  RequestHold request;                 // not settled before the client has the result
   ResultCallback<RunResult> waiter;    // callback of FetchExecuteResult, once the client has called it
   buffers::LogicalArray::Ref effects;  // ArrayEntry::effects of its results; null: none
   bool effects_are_nodes = false;      // only nodes that wait for values have callbacks; else `effects` settles with missing == 0

@@ -34,7 +34,9 @@ class SessionContext {
 
   // `fabric` must outlive this.
   SessionContext(SessionId id, Fabric* fabric)
-      : id_(id), fabric_(fabric), devices_(&fabric->devices()), arrays_(fabric->limits().handles), names_(id) {}
+      : id_(id), fabric_(fabric), devices_(&fabric->devices()), arrays_(fabric->limits().handles), names_(id) {
+    fabric->settlement().Open(id, names_.unsettled());
+  }
 
   SessionId id() const { return id_; }
   Fabric* fabric() const { return fabric_; }
