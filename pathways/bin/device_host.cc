@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -57,12 +58,19 @@ absl::StatusOr<device::pjrt::RuntimeOptions> RuntimeOptionsFrom(const DeviceHost
   return result;
 }
 
-// Adds options for programs over several processes. Our CPU plugin must know the largest number of processes, and of their
-// devices.
-void AddPeers(const DeviceHostOptions& options, const std::string& listen, device::pjrt::RuntimeOptions* runtime) {
-  if (!device::pjrt::IsOurCpuPlugin(runtime->plugin) || options.most_hosts < 2) return;
-  runtime->other_processes = options.most_hosts - 1;
-  if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", int64_t{options.most_devices}});
+// Adds options for programs over several processes: those of the island's world, or those that programs will name. Only our CPU plugin
+// can do the latter; it must know the largest number of processes, and of their devices.
+void AddPeers(const DeviceHostOptions& options, const std::string& listen, std::optional<device::World> world,
+              device::pjrt::RuntimeOptions* runtime) {
+  const bool ours = device::pjrt::IsOurCpuPlugin(runtime->plugin);
+  if (world.has_value()) {
+    runtime->world = std::move(world);
+    if (ours) runtime->options.push_back({"world", std::string("key_value")});
+  } else if (ours && options.most_hosts > 1) {
+    runtime->other_processes = options.most_hosts - 1;
+    if (options.most_devices > 0) runtime->options.push_back({"peer_device_count", int64_t{options.most_devices}});
+  }
+  if (!ours || (runtime->other_processes == 0 && !runtime->world.has_value())) return;
   runtime->options.push_back({"island", options.island});
   if (absl::StartsWith(listen, "unix:")) return;  // all hosts are on this machine
   runtime->options.push_back({"network_address", options.advertise.empty() ? NetworkName() : options.advertise});
@@ -153,6 +161,11 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
   flags->Add("host-name", &options->host_name, "NAME", "a name for this host; default: its network name");
   flags->Add("most-hosts", &options->most_hosts, "N",
              "the largest number of hosts of one computation (cpu plugin only); 1: no computation over several hosts");
+  flags->Add(
+      "island-hosts", &options->island_hosts, "N",
+      "the number of hosts of the island, which find each other before any of them joins, and stay together: device plugins "
+      "other than cpu need that to compute over several hosts. All workers of the island must say the same; 0 or 1: each host is "
+      "by itself, and the cpu plugin's hosts may come and go");
   flags->Add("most-devices", &options->most_devices, "N",
              "the largest number of devices of one such host; 0: as many as this host has");
   flags->Add("listen", &options->listen, "ADDRESS",
@@ -167,6 +180,11 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
   flags->Add("exit-with-controller", &options->exit_with_controller,
              "stop when the controller is lost, instead of waiting for a new one");
+}
+
+worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials) {
+  return {options.controller, credentials.token,    HostName(options),
+          options.island,     options.island_hosts, options.exit_with_controller};
 }
 
 std::string PluginPath(const DeviceHostOptions& options) { return options.plugin.empty() ? DefaultPlugin() : options.plugin; }
@@ -198,8 +216,13 @@ DeviceHost::~DeviceHost() = default;
 absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions options, const Environment& environment) {
   if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
   PW_RETURN_IF_ERROR(worker::CheckRights(options.python_rights));
+  if (options.island_hosts < 0) return absl::InvalidArgumentError("--island-hosts must not be negative");
   PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
-  AddPeers(options, ListenAddress(options), &runtime_options);
+  std::optional<device::World> world;
+  if (environment.world != nullptr) {
+    PW_ASSIGN_OR_RETURN(world, environment.world->Form());
+  }
+  AddPeers(options, ListenAddress(options), std::move(world), &runtime_options);
   std::unique_ptr<DeviceHost> host(new DeviceHost(std::move(options), environment));
   if (host->options_.in_user_process) runtime_options.launches = host->launches_ = std::make_shared<device::pjrt::Launches>();
   PW_ASSIGN_OR_RETURN(host->runtime_, device::pjrt::MakeRuntime(runtime_options));

@@ -26,6 +26,7 @@
 #include "pathways/net/transport.h"
 #include "pathways/worker/controller_link.h"
 #include "pathways/worker/python/rights.h"
+#include "pathways/worker/world_link.h"
 
 namespace pw {
 
@@ -51,6 +52,7 @@ struct DeviceHostOptions {
   std::string island = "island0";
   std::string host_name;
   int most_hosts = 1;
+  int island_hosts = 0;
   int most_devices = 0;
   std::string listen;
   std::string listen_lanes;
@@ -65,6 +67,10 @@ struct DeviceHostOptions {
 
 // Add the command-line flags for the two parts of the options: devices, and place.
 void DeclareDevices(DeviceHostOptions* options, Flags* flags);
+// Returns whether the hosts of the island are a world from their start.
+inline bool IslandIsWorld(const DeviceHostOptions& options) { return options.island_hosts > 1; }
+// Returns the place of this host in its island's world, for WorldLink.
+worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials);
 void DeclarePlace(DeviceHostOptions* options, Flags* flags);
 
 // Returns the path of the plugin: options.plugin if it is set, else the default.
@@ -75,14 +81,16 @@ class DeviceHost {
     Executor* executor;  // runs the worker's strand
     Clock* clock;
     Timers* timers;
-    net::Transport* transport;          // to the controller and to other hosts
-    net::Transport* lanes;              // to clients (lanes/lane_end.h); null: clients cannot connect to this host
-    identity::Credentials credentials;  // of the transports
+    net::Transport* transport;           // to the controller and to other hosts
+    net::Transport* lanes;               // to clients (lanes/lane_end.h); null: clients cannot connect to this host
+    identity::Credentials credentials;   // of the transports
+    worker::WorldLink* world = nullptr;  // the host's place in the world of its island; null: the island is none
   };
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;
 
-  // Loads the plugin, which finds the devices. The members of `environment` outlive the host.
+  // Loads the plugin, which finds the devices, and before that forms the island's world, if it is one: then it blocks until all of its
+  // hosts have come, or the world is stopped. The members of `environment` outlive the host.
   static absl::StatusOr<std::unique_ptr<DeviceHost>> Create(DeviceHostOptions options, const Environment& environment);
   ~DeviceHost();
 

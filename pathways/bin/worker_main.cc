@@ -1,8 +1,14 @@
 // pathways-worker: owns the accelerators of one host. Wiring only; worker/ and device/ have the substance.
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -18,9 +24,12 @@
 #include "pathways/bin/device_host.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/simulated_hosts.h"
+#include "pathways/bin/start_anew.h"
 #include "pathways/device/pjrt/client_option.h"
 #include "pathways/device/pjrt/runtime.h"
+#include "pathways/http/server.h"
 #include "pathways/net/asio/asio_transport.h"
+#include "pathways/worker/world_link.h"
 
 namespace {
 
@@ -83,6 +92,38 @@ pw::device::DeviceSpeed SimulatedSpeed(const Options& options) {
   return speed;
 }
 
+// The host of this process. It starts on a thread of its own while main waits for the end of the process, because its devices may have to
+// wait for the other hosts of the island.
+struct OneHost {
+  std::shared_ptr<pw::worker::WorldLink> world;  // null: the island is no world. Set before the start
+  std::unique_ptr<pw::DeviceHost> host;          // used by the start alone, as the next
+  std::unique_ptr<pw::http::Server> metrics;
+  std::atomic<pw::DeviceHost*> joined = nullptr;
+  std::atomic<bool> world_is_over = false;
+  std::atomic<bool> stopping = false;
+
+  absl::Status Start(const Options& options, const pw::DeviceHost::Environment& environment, pw::DeviceHost::Finished finished) {
+    PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, environment));
+    PW_RETURN_IF_ERROR(host->Join(std::move(finished)));
+    joined.store(host.get());
+    PW_ASSIGN_OR_RETURN(metrics, pw::ServeMetrics(options.metrics, [this](auto done) { host->GetMetrics(std::move(done)); }));
+    return absl::OkStatus();
+  }
+  // A device runtime cannot enter another world, so the process starts anew. Wakes main for that.
+  void OnWorldOver(const std::string& why) {
+    PW_LOG_WARNING << "this worker frees everything, and starts anew: " << why;
+    world_is_over.store(true);
+    kill(getpid(), SIGTERM);
+  }
+  void Stop(const std::string& reason, absl::Duration patience) {
+    const bool anew = world_is_over.load();
+    stopping.store(true);
+    if (pw::DeviceHost* const there = joined.load(); there != nullptr) there->Stop(anew ? "it starts anew" : reason, patience);
+    if (anew) pw::StartAnew();
+    if (world != nullptr) world->Stop(reason);
+  }
+};
+
 // Waits until the process should stop, then ends it.
 template <class Hosts>
 [[noreturn]] void WaitAndStop(const Options& options, pw::StopSignal* stop, Hosts* hosts, const absl::Status* outcome) {
@@ -124,17 +165,24 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   if (options.simulated_hosts > 0) return RunSimulated(options, stop);
   pw::SteadyClock clock;
   pw::TimerQueue timers(&clock);
-  pw::ThreadPool executor("pw-executor", 1);
+  pw::ThreadPool executor("pw-executor", 1), for_world("pw-world", 1), starter("pw-start", 1);
   PW_ASSIGN_OR_RETURN(const pw::identity::Credentials credentials,
                       pw::identity::CredentialsFor(options.host.controller, options.host.credentials));
   pw::net::AsioTransport transport({.tls = credentials.tls});
-  PW_ASSIGN_OR_RETURN(const auto host,
-                      pw::DeviceHost::Create(options.host, {&executor, &clock, &timers, &transport, &transport, credentials}));
+  OneHost host;
+  if (pw::IslandIsWorld(options.host)) {
+    host.world =
+        pw::worker::WorldLink::Create({&for_world, &clock, &timers, &transport}, pw::WorldOptionsFrom(options.host, credentials),
+                                      [&host](const std::string& why) { host.OnWorldOver(why); });
+  }
   absl::Status outcome;
-  PW_RETURN_IF_ERROR(host->Join(pw::StopProcess(&outcome)));
-  PW_ASSIGN_OR_RETURN(const auto metrics,
-                      pw::ServeMetrics(options.metrics, [&host](auto done) { host->GetMetrics(std::move(done)); }));
-  WaitAndStop(options, stop, host.get(), &outcome);
+  starter.Post([&] {
+    const auto finished = pw::StopProcess(&outcome);
+    const absl::Status started =
+        host.Start(options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get()}, finished);
+    if (!started.ok() && !host.stopping.load()) finished(started);
+  });
+  WaitAndStop(options, stop, &host, &outcome);
 }
 
 }  // namespace

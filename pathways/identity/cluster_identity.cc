@@ -47,6 +47,9 @@ absl::StatusOr<net::Authority> OpenAuthority(const std::string& folder, absl::Ti
   return made;
 }
 
+// Returns whether a host with this proof must show a token: it has no certificate of its own, and is another user's or machine's process.
+bool NeedsJoinToken(net::PeerProof proof) { return proof == net::PeerProof::kStranger || proof == net::PeerProof::kController; }
+
 }  // namespace
 
 absl::StatusOr<Caller> AdmitWithoutTokens(net::PeerProof proof) {
@@ -101,18 +104,23 @@ absl::StatusOr<Caller> ClusterIdentity::AdmitClient(net::PeerProof proof, const 
   return Caller{info.of.user, info.of.role, info.id};
 }
 
-absl::Status ClusterIdentity::AdmitWorker(net::PeerProof proof, const std::string& token) {
-  if (proof != net::PeerProof::kStranger && proof != net::PeerProof::kController) return absl::OkStatus();
+absl::Status ClusterIdentity::CheckWorker(net::PeerProof proof, const std::string& token) const {
+  if (!NeedsJoinToken(proof)) return absl::OkStatus();
   if (token.empty()) {
     return absl::UnauthenticatedError(
         "this cluster asks its workers for a join token: 'pathways token create --role worker' makes one, 'pathways worker "
         "--token-file' shows it");
   }
   PW_ASSIGN_OR_RETURN(const TokenInfo info, tokens_.Check(token, clock_->Now()));
-  if (info.of.role == Role::kUser)
-    return absl::PermissionDeniedError(
-        absl::StrCat("the token ", info.id, " is that of a user, not of a worker: a host cannot join with it"));
-  PW_RETURN_IF_ERROR(tokens_.Use(token, clock_->Now()).status());
+  if (info.of.role != Role::kUser) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("the token ", info.id, " is that of a user, not of a worker: a host cannot join with it"));
+}
+
+absl::Status ClusterIdentity::AdmitWorker(net::PeerProof proof, const std::string& token) {
+  PW_RETURN_IF_ERROR(CheckWorker(proof, token));
+  if (!NeedsJoinToken(proof)) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const TokenInfo info, tokens_.Use(token, clock_->Now()));
   return info.of.uses.has_value() ? Save() : absl::OkStatus();
 }
 

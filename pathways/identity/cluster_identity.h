@@ -54,6 +54,8 @@ class ClusterIdentity {
   void SetIssuerKeys(KeySet keys) { issuer_->SetKeys(std::move(keys)); }
   // Admits a host by its certificate or by a join token, and spends a use of the token. UNAUTHENTICATED, PERMISSION_DENIED.
   absl::Status AdmitWorker(net::PeerProof proof, const std::string& token);
+  // Decides as AdmitWorker does, and spends nothing: for a further connection of a host.
+  absl::Status CheckWorker(net::PeerProof proof, const std::string& token) const;
   // Certifies a host's public key, and returns the chain that the host shows to its peers.
   absl::StatusOr<std::string> CertifyWorker(const std::string& public_key_der, const std::string& host_name) const;
 

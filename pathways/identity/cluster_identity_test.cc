@@ -80,6 +80,9 @@ TEST_F(ClusterIdentityTest, HostsJoinByTokenOnceAndByCertificateEver) {
   const std::string host = *identity->CreateToken({"rack1", Role::kWorker, absl::InfiniteFuture(), 1});
   EXPECT_TRUE(absl::IsUnauthenticated(identity->AdmitWorker(PeerProof::kStranger, "")));
   EXPECT_TRUE(absl::IsPermissionDenied(identity->AdmitWorker(PeerProof::kStranger, user)));
+  EXPECT_TRUE(absl::IsUnauthenticated(identity->CheckWorker(PeerProof::kStranger, "")));
+  EXPECT_TRUE(absl::IsPermissionDenied(identity->CheckWorker(PeerProof::kStranger, user)));
+  EXPECT_TRUE(identity->CheckWorker(PeerProof::kStranger, host).ok()) << "no use is spent";
   EXPECT_TRUE(identity->AdmitWorker(PeerProof::kStranger, host).ok());
   identity = Open();
   EXPECT_TRUE(absl::IsUnauthenticated(identity->AdmitWorker(PeerProof::kStranger, host)))

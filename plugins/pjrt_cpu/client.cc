@@ -31,7 +31,7 @@ PJRT_Error* CreateClient(PJRT_Client_Create_Args* args) {
   std::unique_ptr<xla::CpuTopologyDescription> topology;
   if (options.num_nodes > 1) {
     PW_ASSIGN_OR_RETURN(network, Network::Join(options, *args));
-    topology = TopologyOf(options);
+    topology = network->devices_of_nodes().empty() ? TopologyOf(options) : TopologyOf(network->devices_of_nodes());
     xla_options.topology = topology.get();
     xla_options.cpu_device_count = topology->cpu_topology().number_of_devices();  // of all processes; XLA makes this many threads
   }

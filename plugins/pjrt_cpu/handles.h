@@ -74,8 +74,9 @@ PJRT_Event* WrapFuture(xla::Future<> future);
 std::unique_ptr<PJRT_TopologyDescription> WrapTopology(const xla::PjRtTopologyDescription* topology,
                                                        std::unique_ptr<xla::PjRtTopologyDescription> owned);
 
-// Returns the topology with the devices of all nodes.
+// Returns the topology with the devices of all nodes: as the options say, or as many for each node as given.
 std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const Options& options);
+std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const std::vector<int>& devices_of_nodes);
 
 // Fills the descriptions of the devices of a client.
 void DescribeDevices(PJRT_Client* client);

@@ -13,10 +13,9 @@
 namespace pw::pjrt_cpu {
 namespace {
 
-constexpr int kMaxDevices = 2048;  // XLA packs the local index of a device into 11 bits
 constexpr absl::string_view kKnown =
     "cpu_device_count (or num_devices), asynchronous, max_inflight_computations_per_device, memory_limit_bytes, node_id, "
-    "num_nodes, peer_device_count, network_address, island";
+    "num_nodes, world, peer_device_count, network_address, island";
 
 absl::StatusOr<int64_t> ReadInteger(const PJRT_NamedValue& value, int64_t low, int64_t high) {
   int64_t result = 0;
@@ -50,7 +49,7 @@ absl::Status ReadOne(const PJRT_NamedValue& value, Options& options) {
   const int64_t kMax = std::numeric_limits<int64_t>::max();
   absl::StatusOr<int64_t> number = 0;
   if (name == "cpu_device_count" || name == "num_devices") {
-    number = ReadInteger(value, 1, kMaxDevices);
+    number = ReadInteger(value, 1, kMostDevices);
     if (number.ok()) options.device_count = static_cast<int>(*number);
   } else if (name == "max_inflight_computations_per_device") {
     number = ReadInteger(value, 1, std::numeric_limits<int>::max());
@@ -65,8 +64,14 @@ absl::Status ReadOne(const PJRT_NamedValue& value, Options& options) {
     number = ReadInteger(value, 1, std::numeric_limits<int>::max());
     if (number.ok()) options.num_nodes = static_cast<int>(*number);
   } else if (name == "peer_device_count") {
-    number = ReadInteger(value, 1, kMaxDevices);
+    number = ReadInteger(value, 1, kMostDevices);
     if (number.ok()) options.peer_device_count = static_cast<int>(*number);
+  } else if (name == "world") {
+    const bool is_text = value.type == PJRT_NamedValue_kString;
+    const absl::string_view world = is_text ? absl::string_view(value.string_value, value.value_size) : "";
+    options.key_value_world = world == "key_value";
+    if (world != "key_value" && world != "elastic")
+      return absl::InvalidArgumentError("client option world must be 'elastic' or 'key_value'");
   } else if (name == "network_address" || name == "island") {
     if (value.type != PJRT_NamedValue_kString)
       return absl::InvalidArgumentError(absl::StrCat("client option ", name, " must be a string"));
@@ -84,7 +89,7 @@ absl::Status ReadOne(const PJRT_NamedValue& value, Options& options) {
 
 absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count) {
   Options options;
-  absl::StatusOr<std::optional<int64_t>> devices = ReadEnvironment("PJRT_CPU_DEVICES", 1, kMaxDevices);
+  absl::StatusOr<std::optional<int64_t>> devices = ReadEnvironment("PJRT_CPU_DEVICES", 1, kMostDevices);
   if (!devices.ok()) return devices.status();
   if (devices->has_value()) options.device_count = static_cast<int>(**devices);
   absl::StatusOr<std::optional<int64_t>> limit =

@@ -20,16 +20,21 @@ struct Options {
   int max_inflight = 65536;
   // memory_limit_bytes; PJRT_CPU_MEMORY_LIMIT_BYTES. Zero: no limit.
   int64_t memory_limit_bytes = 0;
-  // node_id and num_nodes, as jax.distributed gives them.
+  // node_id and num_nodes, as jax.distributed gives them, and as plugins for accelerators read them.
   int node_id = 0;
   int num_nodes = 1;
-  // peer_device_count: the largest device count of the other nodes. Absent: this node's.
+  // world: "elastic" or "key_value". How the processes find each other (net/network.h).
+  bool key_value_world = false;
+  // peer_device_count: the largest device count of the other nodes. Absent: this node's. A key-value world knows each node's.
   std::optional<int> peer_device_count;
   // network_address: the name by which processes on other machines connect; empty: only processes of this machine can.
   std::string network_address;
   // island: processes with the same name share a fast network.
   std::string island;
 };
+
+// The most devices of a process: XLA packs the local index of a device into 11 bits.
+inline constexpr int kMostDevices = 2048;
 
 // Reads the options. INVALID_ARGUMENT for an unknown name or a wrong type; lists the known names.
 absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count);

@@ -202,10 +202,15 @@ void FillMemoryEntries(PJRT_Api* api) {
 
 std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const Options& options) {
   const int own = options.device_count.value_or(1);
+  std::vector<int> devices_of_nodes(options.num_nodes, options.peer_device_count.value_or(own));
+  if (options.node_id < options.num_nodes) devices_of_nodes[options.node_id] = own;
+  return TopologyOf(devices_of_nodes);
+}
+
+std::unique_ptr<xla::CpuTopologyDescription> TopologyOf(const std::vector<int>& devices_of_nodes) {
   std::vector<xla::CpuTopology::CpuDevice> devices;
-  for (int node = 0; node < options.num_nodes; ++node) {
-    const int count = node == options.node_id ? own : options.peer_device_count.value_or(own);
-    for (int i = 0; i < count; ++i) devices.push_back({node, i});
+  for (int node = 0; node < static_cast<int>(devices_of_nodes.size()); ++node) {
+    for (int i = 0; i < devices_of_nodes[node]; ++i) devices.push_back({node, i});
   }
   return versions::MakeTopology<xla::CpuTopologyDescription>(std::move(devices));
 }

@@ -107,6 +107,10 @@ def _add_worker(worker):
                         help="the controller: where its clients connect, HOST:PORT, or where its workers do, tcp:HOST:PORT or unix:PATH (default: "
                              "PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
     worker.add_argument("--island", default="island0", metavar="NAME", help="hosts that name the same island share a fast interconnect (default island0)")
+    worker.add_argument("--island-hosts", type=int, default=1, metavar="N",
+                        help="the number of hosts of the island, which find each other before any of them joins, and stay together: platforms other than "
+                             "cpu need that for computations over several hosts. All workers of the island must say the same (default 1: each host is by "
+                             "itself, and CPU hosts may come and go)")
     worker.add_argument("--host", metavar="NAME", help="a name for this host (default: its network name, with a number if another host has that name)")
     worker.add_argument("--devices", type=int, metavar="N", help="number of CPU devices (default 4); other platforms use the devices that the host has")
     worker.add_argument("--platform", metavar="NAME", help="cpu, cuda, or the path of a PJRT plugin (default: the cluster's)")

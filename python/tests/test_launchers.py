@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from pathways._cluster import addresses, processes, records
+from pathways._cluster import addresses, binaries, command_lines, processes, records
 from pathways._launchers import ray, slurm, slurm_node
 
 
@@ -52,6 +52,21 @@ def test_a_worker_that_fails_is_started_again_but_not_for_ever(monkeypatch, code
 
     assert slurm_node.supervise(start, None) == status
     assert len(started) == starts
+
+
+@pytest.mark.parametrize("platform, fixed, hosts, flags", [
+    ("cuda", None, 4, ["--island-hosts", "4"]), ("cuda", None, 1, []), ("cpu", None, 4, ["--most-hosts", "9"]), ("cpu", "1", 4, ["--island-hosts", "4"]),
+    ("cpu", "0", 4, ["--most-hosts", "9"]), ("cpu", "1", 1, ["--most-hosts", "9"])])
+def test_the_hosts_of_an_island_are_kept_together_where_the_devices_need_that(monkeypatch, platform, fixed, hosts, flags):
+    monkeypatch.delenv("PATHWAYS_FIXED_ISLANDS", raising=False)
+    if fixed is not None:
+        monkeypatch.setenv("PATHWAYS_FIXED_ISLANDS", fixed)
+    monkeypatch.setattr(binaries, "find", lambda name: name)
+    monkeypatch.setattr(binaries, "device_plugin", lambda name: f"{name}.so")
+    words = [str(word) for word in command_lines.worker("unix:@c", "host0", "island0", platform, 2, most_hosts=9,
+                                                        island_hosts=command_lines.island_hosts(platform, hosts))]
+    found = [word for i, word in enumerate(words) if word in ("--island-hosts", "--most-hosts") or words[i - 1] in ("--island-hosts", "--most-hosts")]
+    assert found == flags
 
 
 def test_the_first_node_ends_with_the_controller(monkeypatch):

@@ -1,4 +1,5 @@
-"""One of several processes of stock jax with libpjrt_cpu.so. test_processes.py starts it with COORDINATOR PROCESS PROCESSES PLUGIN."""
+"""One of several processes of stock jax with libpjrt_cpu.so. test_processes.py starts it with COORDINATOR PROCESS PROCESSES PLUGIN WORLD,
+where WORLD is how the processes find each other."""
 
 import os
 import sys
@@ -12,9 +13,9 @@ import numpy as np
 from jax._src import xla_bridge
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-coordinator, process, processes, plugin = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+coordinator, process, processes, plugin, world = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 LOCAL = 2
-xla_bridge.register_plugin("pwcpu", library_path=plugin, priority=500, options={"num_devices": LOCAL})
+xla_bridge.register_plugin("pwcpu", library_path=plugin, priority=500, options={"num_devices": LOCAL, "world": world})
 jax.distributed.initialize(coordinator, processes, process)
 devices = jax.devices("pwcpu")
 n = len(devices)

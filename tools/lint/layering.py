@@ -13,7 +13,7 @@ ROOMS = {
     "dataflow": ["graph", "progress", ""],
     "worker": ["store", "lanes", "transfer", "files", "python", "execute", "housekeeping", ""],
     "controller": ["", "names", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
-    "controller/cluster": ["context", "observation", "clients", "links", "members", "status", ""],
+    "controller/cluster": ["context", "observation", "clients", "links", "worlds", "members", "status", ""],
     "controller/session": ["context", "arrays", "executables", "publications", "runs", "moves", ""],
 }
 FOR_TESTS = re.compile(r"_test\.cc$|/testing")

@@ -73,6 +73,7 @@ void ClusterImpl::MakeSessions() {
 
 void ClusterImpl::MakeMembers() {
   links_ = std::make_unique<PeerLinks>(*context_, static_cast<PeerLinks::Handler*>(this));
+  worlds_ = std::make_unique<Worlds>(*context_, links_.get());
   reports_ = std::make_unique<GroupedReports>(fabric_.get(), &strand_, context_->timers());
   const auto name_of = [this](HostId host) { return members_->NameOf(host); };
   streams_ = std::make_unique<HostStreams>(
@@ -115,6 +116,7 @@ void ClusterImpl::Stop(std::string reason, bool stop_workers, Task stopped) {
     self->fabric_->Flush();
     self->fabric_->Disconnect();
     self->links_->Stop(reason, stop_workers);
+    self->worlds_->Clear();
     self->streams_->Clear();
     self->members_->Clear();
     std::move(stopped)();
@@ -152,12 +154,14 @@ absl::Status ClusterImpl::OnHostEvent(HostId host, const Event& event, Bytes pay
 // The parts forget the host in this order: those whose use of it is visible first, then its stream, then the rest.
 void ClusterImpl::LoseHost(HostId host, const absl::Status& reason) {
   if (!members_->Has(host)) return;
+  const std::string island = members_->hello(host).island(), name = members_->hello(host).host_name();
   const absl::Time since = absl::IsDeadlineExceeded(reason) ? streams_->last_heard(host) : context_->Now();
   const std::optional<absl::Status> loss = members_->Lose(host, since, reason);
   if (!loss.has_value()) return;
   streams_->Remove(host, reason, *loss);
   certificates_->Forget(host);
   starved_->Forget(host);
+  worlds_->OnHostLost(island, name, reason);
 }
 
 void ClusterImpl::OnSessionEnded(SessionId session) {

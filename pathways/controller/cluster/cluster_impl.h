@@ -6,6 +6,7 @@
 //   - observation/: Observation (events, hangs, usage), TraceRecording, GangReport
 //   - clients/: SessionRegistry (open sessions, calls to their clients), UserQuotas, ClientSessions (opening within the quotas)
 //   - links/: PeerLinks (connections of workers and operators, and who is let in)
+//   - worlds/: Worlds (the worlds of device runtimes, and their key-value stores)
 //   - members/: GroupedReports (completions that hosts report for others), HostStreams (hosts that are away), HostCertificates,
 //     Membership (seats, losses), HostJoiner (forming, Welcome), StarvedHosts, Heartbeats
 //   - status/: StatusGatherer
@@ -44,6 +45,7 @@
 #include "pathways/controller/cluster/observation/observation.h"
 #include "pathways/controller/cluster/observation/trace_recording.h"
 #include "pathways/controller/cluster/status/status_gatherer.h"
+#include "pathways/controller/cluster/worlds/worlds.h"
 #include "pathways/controller/hosts/fabric.h"
 #include "pathways/controller/housekeeping/housekeeping.h"
 #include "pathways/controller/options.h"
@@ -171,6 +173,8 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   }
   void OnHostLost(HostId host, const absl::Status& reason) override { LoseHost(host, reason); }
   void OnPendingLeft(LinkId link, const absl::Status& reason) override { joiner_->OnPendingLeft(link, reason); }
+  void OnRuntimeMessage(LinkId link, const ::pathways::v1::FromRuntime& message) override { worlds_->OnMessage(link, message); }
+  void OnRuntimeLeft(LinkId link, const absl::Status& reason) override { worlds_->OnLeft(link, reason); }
 
   void LoseHost(HostId host, const absl::Status& reason);
   void OnSessionEnded(SessionId session);
@@ -190,6 +194,7 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   std::unique_ptr<Slices> slices_;
   std::unique_ptr<ClientSessions> client_sessions_;
   std::unique_ptr<PeerLinks> links_;
+  std::unique_ptr<Worlds> worlds_;
   std::unique_ptr<GroupedReports> reports_;
   std::unique_ptr<HostStreams> streams_;
   std::unique_ptr<HostCertificates> certificates_;

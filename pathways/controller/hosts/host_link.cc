@@ -37,19 +37,27 @@ void HostLink::OnFrame(net::Frame frame) {
       owner.OnWorkerMessage(id, std::move(message), std::move(pieces), bytes);
     });
   }
+  ::pathways::v1::FromRuntime runtime;
+  if (runtime.ParseFromString(frame.header) && runtime.kind_case() != ::pathways::v1::FromRuntime::KIND_NOT_SET) {
+    return post_(
+        [id = id_, runtime = std::move(runtime)](Owner& owner) mutable { owner.OnRuntimeMessage(id, std::move(runtime)); });
+  }
   ::pathways::v1::AdminRequest request;
   if (first && request.ParseFromString(frame.header) && request.kind_case() != ::pathways::v1::AdminRequest::KIND_NOT_SET) {
     return post_(
         [id = id_, request = std::move(request)](Owner& owner) mutable { owner.OnAdminRequest(id, std::move(request)); });
   }
-  connection_->Close(absl::InvalidArgumentError(
-      "the frame is neither a worker's message nor an operator's request: is the other end a pathways process?"));
+  connection_->Close(
+      absl::InvalidArgumentError("the frame is no message of a worker or its device runtime, and no operator's request: is the "
+                                 "other end a pathways process?"));
 }
 
 absl::Status HostLink::Admit(size_t header_bytes, size_t payload_bytes) {
-  if (trusted_.load(std::memory_order_acquire) || (header_bytes <= kStrangerBytes && payload_bytes == 0)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes,
-                                                 " bytes came before the peer was let in; the limit is ", kStrangerBytes));
+  const size_t most = most_bytes_.load(std::memory_order_acquire);
+  if (most == kUnlimited || (header_bytes <= most && payload_bytes == 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes, " bytes came ",
+                                                 most == kRuntimeBytes ? "from a device runtime" : "before the peer was let in",
+                                                 "; the limit is ", most));
 }
 
 void HostLink::OnClosed(const absl::Status& reason) {

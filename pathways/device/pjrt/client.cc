@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/device/pjrt/key_value_callbacks.h"
 
 namespace pw::device::pjrt {
 namespace {
@@ -65,25 +66,29 @@ void AddAttribute(const PJRT_NamedValue& value, DeviceInfo* info) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Client>> Client::Create(std::shared_ptr<const Api> api, std::vector<ClientOption> options,
-                                                             int other_processes) {
-  if (other_processes > 0) {
-    options.push_back({"node_id", int64_t{0}});
-    options.push_back({"num_nodes", int64_t{other_processes} + 1});
+                                                             std::unique_ptr<Processes> processes) {
+  const bool spans = processes->nodes() > 1;
+  if (spans) {
+    options.push_back({"node_id", int64_t{processes->node()}});
+    options.push_back({"num_nodes", int64_t{processes->nodes()}});
   }
-  auto processes = std::make_unique<Processes>(other_processes);
   std::vector<PJRT_NamedValue> values = ToNamedValues(options);
   PW_PJRT_ARGS(args, PJRT_Client_Create_Args);
   args.create_options = values.data();
   args.num_options = values.size();
-  if (other_processes > 0) processes->Offer(&args);
+  if (spans) OfferKeyValues(processes->store(), &args);
   if (absl::Status status = api->Call(&PJRT_Api::PJRT_Client_Create, &args); !status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat("the device plugin '", api->path(), "' cannot start its devices: ", status.message()));
   }
   std::shared_ptr<Client> client(new Client(std::move(api), args.client, std::move(processes)));
-  client->info_.process_address = client->processes_->own_address();
   PW_RETURN_IF_ERROR(client->ReadInfo());
   PW_RETURN_IF_ERROR(client->ReadDevices());
+  if (spans) {
+    client->info_.process_address = client->processes_->own_address();
+    PW_RETURN_IF_ERROR(client->ReadAllDevices());
+    client->TellStates(0, client->processes_->Gone(), absl::OkStatus());
+  }
   return client;
 }
 
@@ -133,34 +138,106 @@ absl::Status Client::ReadDevices() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Device> Client::ReadDevice(PJRT_Device* handle) const {
-  Device device{handle};
-  DeviceInfo& info = device.info;
+// The plugin numbers devices as it likes. It has told all processes' devices to all of them, so the ids of a process's devices in
+// ascending order are the same everywhere. That these are also its ordinals is checked for this process here, and for every other there.
+absl::Status Client::ReadAllDevices() {
+  PW_PJRT_ARGS(args, PJRT_Client_Devices_Args);
+  args.client = handle_;
+  PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Client_Devices, &args));
+  for (size_t i = 0; i < args.num_devices; ++i) {
+    PW_ASSIGN_OR_RETURN(PJRT_DeviceDescription * description, DescriptionOf(args.devices[i]));
+    PW_PJRT_ARGS(process, PJRT_DeviceDescription_ProcessIndex_Args);
+    process.device_description = description;
+    PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_ProcessIndex, &process));
+    PW_ASSIGN_OR_RETURN(const int id, ReadId(description));
+    ids_[process.process_index].push_back(id);
+  }
+  for (auto& [process, ids] : ids_) std::sort(ids.begin(), ids.end());
+  std::vector<int> own;
+  for (const Device& device : devices_) own.push_back(device.info.runtime_id);
+  if (own == ids_[processes_->node()]) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the device plugin '", api_->path(), "' was told that this is process ",
+                                          processes_->node(), ". It gives that process the devices ",
+                                          absl::StrJoin(ids_[processes_->node()], ","), " and this one ",
+                                          absl::StrJoin(own, ",")));
+}
+
+absl::StatusOr<int> Client::IdOf(int process, int ordinal) const {
+  const auto found = ids_.find(process);
+  const int count = found == ids_.end() ? 0 : static_cast<int>(found->second.size());
+  if (ordinal >= 0 && ordinal < count) return found->second[ordinal];
+  if (ordinal >= 0 && count > 0 && !processes_->devices_are_known()) return found->second.front() + ordinal;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the device plugin knows ", count, " devices of process ", process, ", and so no device ", ordinal));
+}
+
+void Client::LoseProcess(const std::string& address, const absl::Status& why) const {
+  const int number = processes_->Forget(address);
+  if (number < 0) return;
+  const std::vector<bool> gone = processes_->Gone();
+  if (gone.empty()) return TellStates(number, {true}, why);
+  TellStates(0, gone, why);
+}
+
+void Client::TellStates(int first, const std::vector<bool>& gone, const absl::Status& why) const {
+  std::vector<PJRT_ProcessInfo> infos;
+  for (size_t i = 0; i < gone.size(); ++i) {
+    PW_PJRT_ARGS(info, PJRT_ProcessInfo);
+    info.task_id = first + static_cast<int>(i);
+    info.incarnation_id = static_cast<uint64_t>(info.task_id) + 1;  // no other process of a world gets the number
+    info.state = gone[i] ? PJRT_ProcessState_kDisconnected : PJRT_ProcessState_kConnected;
+    if (gone[i]) {
+      info.error_code = static_cast<int>(why.code());
+      info.error_message = why.message().data();
+      info.error_message_size = why.message().size();
+    }
+    infos.push_back(info);
+  }
+  if (infos.empty()) return;
+  PW_PJRT_ARGS(args, PJRT_Client_UpdateGlobalProcessInfo_Args);
+  args.client = handle_;
+  args.process_infos = infos.data();
+  args.num_process_infos = infos.size();
+  api_->Call(&PJRT_Api::PJRT_Client_UpdateGlobalProcessInfo, &args).IgnoreError();
+}
+
+absl::StatusOr<PJRT_DeviceDescription*> Client::DescriptionOf(PJRT_Device* handle) const {
   PW_PJRT_ARGS(get, PJRT_Device_GetDescription_Args);
   get.device = handle;
   PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Device_GetDescription, &get));
+  return get.device_description;
+}
+
+absl::StatusOr<int> Client::ReadId(PJRT_DeviceDescription* description) const {
   PW_PJRT_ARGS(id, PJRT_DeviceDescription_Id_Args);
-  id.device_description = get.device_description;
+  id.device_description = description;
   PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_Id, &id));
-  info.runtime_id = id.id;
+  return id.id;
+}
+
+absl::StatusOr<Device> Client::ReadDevice(PJRT_Device* handle) const {
+  Device device{handle};
+  DeviceInfo& info = device.info;
+  PW_ASSIGN_OR_RETURN(PJRT_DeviceDescription * description, DescriptionOf(handle));
+  PW_ASSIGN_OR_RETURN(info.runtime_id, ReadId(description));
   PW_PJRT_ARGS(hardware, PJRT_Device_LocalHardwareId_Args);
   hardware.device = handle;
   PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_Device_LocalHardwareId, &hardware));
   info.local_hardware_id = hardware.local_hardware_id;
   PW_PJRT_ARGS(kind, PJRT_DeviceDescription_Kind_Args);
-  kind.device_description = get.device_description;
+  kind.device_description = description;
   PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_Kind, &kind));
   info.kind.assign(kind.device_kind, kind.device_kind_size);
   PW_PJRT_ARGS(debug, PJRT_DeviceDescription_DebugString_Args);
-  debug.device_description = get.device_description;
+  debug.device_description = description;
   PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_DebugString, &debug));
   info.debug_string.assign(debug.debug_string, debug.debug_string_size);
   PW_PJRT_ARGS(text, PJRT_DeviceDescription_ToString_Args);
-  text.device_description = get.device_description;
+  text.device_description = description;
   PW_RETURN_IF_ERROR(api_->Call(&PJRT_Api::PJRT_DeviceDescription_ToString, &text));
   info.to_string.assign(text.to_string, text.to_string_size);
   PW_PJRT_ARGS(attributes, PJRT_DeviceDescription_Attributes_Args);
-  attributes.device_description = get.device_description;
+  attributes.device_description = description;
   if (api_->Call(&PJRT_Api::PJRT_DeviceDescription_Attributes, &attributes).ok()) {
     for (size_t i = 0; i < attributes.num_attributes; ++i) AddAttribute(attributes.attributes[i], &info);
   }

@@ -11,7 +11,7 @@ namespace pw::device::pjrt {
 namespace {
 
 // The worker sets them from its own flags and from its place in the cluster.
-constexpr absl::string_view kOwn[] = {"node_id", "num_nodes", "peer_device_count", "network_address", "island"};
+constexpr absl::string_view kOwn[] = {"node_id", "num_nodes", "peer_device_count", "network_address", "island", "world"};
 
 const char* NameOf(OptionKind kind) {
   switch (kind) {

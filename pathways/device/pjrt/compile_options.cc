@@ -1,5 +1,8 @@
 #include "pathways/device/pjrt/compile_options.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "xla/compile_options.pb.h"
@@ -8,21 +11,31 @@ namespace pw::device::pjrt {
 
 namespace {
 
-// The CPU plugin numbers devices by process, this many ids for each.
-constexpr int kDevicesOfProcess = 2048;
-
-// Returns the plugin's number for the device at a position.
-absl::StatusOr<int> DeviceNumber(const CompileRequest& request, int position, const Client& client) {
+// Returns the plugin's id of a device of this process.
+absl::StatusOr<int> LocalId(const Client& client, int ordinal) {
   const int devices = static_cast<int>(client.devices().size());
-  const bool spans = !request.positions.empty();
-  const int ordinal = spans ? request.positions[position].device : request.devices[position];
-  if (spans && !request.positions[position].process.empty()) {
-    absl::StatusOr<int> process = client.processes().NumberOf(request.positions[position].process);
-    if (!process.ok()) return process.status();
-    return *process * kDevicesOfProcess + ordinal;
-  }
   if (ordinal >= 0 && ordinal < devices) return client.devices()[ordinal].info.runtime_id;
   return absl::InvalidArgumentError(absl::StrCat("there is no local device ", ordinal, "; this host has ", devices));
+}
+
+// Returns the plugin's id of the device at each position.
+absl::StatusOr<std::vector<int>> DeviceIds(const CompileRequest& request, const Client& client) {
+  std::vector<int> ids;
+  if (request.positions.empty()) {
+    for (const int ordinal : request.devices) {
+      PW_ASSIGN_OR_RETURN(ids.emplace_back(), LocalId(client, ordinal));
+    }
+    return ids;
+  }
+  std::vector<std::string> addresses;
+  for (const Position& position : request.positions) addresses.push_back(position.process);
+  PW_ASSIGN_OR_RETURN(const std::vector<int> processes, client.processes().NumbersOf(addresses));
+  for (size_t p = 0; p < addresses.size(); ++p) {
+    const int ordinal = request.positions[p].device;
+    const bool here = addresses[p].empty();
+    PW_ASSIGN_OR_RETURN(ids.emplace_back(), here ? LocalId(client, ordinal) : client.IdOf(processes[p], ordinal));
+  }
+  return ids;
 }
 
 }  // namespace
@@ -48,12 +61,10 @@ absl::StatusOr<std::string> PlaceOptions(const CompileRequest& request, const Cl
   assignment->Clear();
   assignment->set_replica_count(request.num_replicas);
   assignment->set_computation_count(request.num_partitions);
+  PW_ASSIGN_OR_RETURN(const std::vector<int> ids, DeviceIds(request, client));
   for (int p = 0; p < request.num_partitions; ++p) {
     auto* computation = assignment->add_computation_devices();
-    for (int r = 0; r < request.num_replicas; ++r) {
-      PW_ASSIGN_OR_RETURN(const int number, DeviceNumber(request, r * request.num_partitions + p, client));
-      computation->add_replica_device_ids(number);
-    }
+    for (int r = 0; r < request.num_replicas; ++r) computation->add_replica_device_ids(ids[r * request.num_partitions + p]);
   }
   return options.SerializeAsString();
 }

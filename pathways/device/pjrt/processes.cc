@@ -1,38 +1,40 @@
 #include "pathways/device/pjrt/processes.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "pathways/base/status_macros.h"
 
 namespace pw::device::pjrt {
 namespace {
 
-template <class Args>
-PJRT_Error* Answer(const absl::StatusOr<std::string>& value, Args* args) {
-  if (!value.ok()) {
-    const std::string message(value.status().message());
-    return (*args->callback_error)(static_cast<PJRT_Error_Code>(value.status().code()), message.data(), message.size());
-  }
-  args->value = static_cast<char*>(std::malloc(value->size() + 1));
-  std::memcpy(args->value, value->data(), value->size());
-  args->value_size = value->size();
-  args->value_deleter_callback = [](char* bytes) { std::free(bytes); };
-  return nullptr;
-}
+constexpr absl::string_view kOfWorld = " of world ";
 
 }  // namespace
 
-std::string Processes::own_address() const {
+std::string NamedProcesses::own_address() const {
   absl::MutexLock lock(&mu_);
   return own_;
 }
 
-absl::StatusOr<int> Processes::NumberOf(const std::string& address) {
-  if (address.empty()) return 0;
+absl::StatusOr<std::vector<int>> NamedProcesses::NumbersOf(absl::Span<const std::string> addresses) {
   absl::MutexLock lock(&mu_);
+  std::vector<int> numbers;
+  for (const std::string& address : addresses) {
+    PW_ASSIGN_OR_RETURN(const int number, NumberOf(address));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+absl::StatusOr<int> NamedProcesses::NumberOf(const std::string& address) {
+  if (address.empty()) return 0;
   if (auto it = numbers_.find(address); it != numbers_.end()) return it->second;
   auto free = std::find(addresses_.begin(), addresses_.end(), "");
   if (free == addresses_.end() && static_cast<int>(addresses_.size()) >= others_) {
@@ -44,7 +46,7 @@ absl::StatusOr<int> Processes::NumberOf(const std::string& address) {
   return numbers_[address] = static_cast<int>(free - addresses_.begin()) + 1;
 }
 
-int Processes::Forget(const std::string& address) {
+int NamedProcesses::Forget(const std::string& address) {
   absl::MutexLock lock(&mu_);
   auto it = numbers_.find(address);
   if (it == numbers_.end()) return -1;
@@ -56,19 +58,20 @@ int Processes::Forget(const std::string& address) {
   return number;
 }
 
-void Processes::Offer(PJRT_Client_Create_Args* args) {
-  args->kv_get_callback = Get;
-  args->kv_get_user_arg = this;
-  args->kv_try_get_callback = TryGet;
-  args->kv_try_get_user_arg = this;
-  args->kv_put_callback = Put;
-  args->kv_put_user_arg = this;
+absl::Status NamedProcesses::Put(absl::string_view key, absl::string_view value) {
+  if (key != absl::StrCat(kProcessKey, node())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("named processes have no store for the key '", key, "': only a fixed world has one (--island-hosts)"));
+  }
+  absl::MutexLock lock(&mu_);
+  own_ = std::string(value);
+  return absl::OkStatus();
 }
 
-// Keys end in "/" and the process number.
-absl::StatusOr<std::string> Processes::Find(const std::string& key) const {
-  int number = 0;
-  const bool parsed = absl::SimpleAtoi(key.substr(key.rfind('/') + 1), &number);
+absl::StatusOr<std::string> NamedProcesses::TryGet(absl::string_view key) {
+  absl::string_view digits = key;
+  int number = -1;
+  const bool parsed = absl::ConsumePrefix(&digits, kProcessKey) && absl::SimpleAtoi(digits, &number);
   absl::MutexLock lock(&mu_);
   if (parsed && number == 0 && !own_.empty()) return own_;
   if (parsed && number > 0 && number <= static_cast<int>(addresses_.size())) {
@@ -78,19 +81,56 @@ absl::StatusOr<std::string> Processes::Find(const std::string& key) const {
   return absl::NotFoundError(absl::StrCat("nothing is known under the key '", key, "'"));
 }
 
-PJRT_Error* Processes::Get(PJRT_KeyValueGetCallback_Args* args) {
-  return Answer(static_cast<Processes*>(args->user_arg)->Find(std::string(args->key, args->key_size)), args);
+std::string WorldProcesses::own_address() const { return absl::StrCat(world_.node, kOfWorld, world_.name); }
+
+absl::StatusOr<int> WorldProcesses::NumberIn(const std::string& address) const {
+  if (address.empty()) return world_.node;
+  const std::pair<std::string, std::string> parts = absl::StrSplit(address, absl::MaxSplits(kOfWorld, 1));
+  int number = -1;
+  if (parts.second.empty() || !absl::SimpleAtoi(parts.first, &number)) return -1;
+  if (parts.second != world_.name) {
+    return absl::FailedPreconditionError(
+        "one computation over hosts of several worlds: the device runtimes of different islands do not know each other. Use a "
+        "mesh over the devices of one island, one mesh for each island, and jax.device_put between their arrays");
+  }
+  if (number >= 0 && number < world_.nodes) return number;
+  return absl::InvalidArgumentError(absl::StrCat("this world has no process ", number, "; it has ", world_.nodes));
 }
 
-PJRT_Error* Processes::TryGet(PJRT_KeyValueTryGetCallback_Args* args) {
-  return Answer(static_cast<Processes*>(args->user_arg)->Find(std::string(args->key, args->key_size)), args);
+absl::StatusOr<std::vector<int>> WorldProcesses::NumbersOf(absl::Span<const std::string> addresses) {
+  std::vector<int> numbers;
+  std::set<int> free;
+  for (int number = 0; number < world_.nodes; ++number) free.insert(number);
+  for (const std::string& address : addresses) {
+    PW_ASSIGN_OR_RETURN(const int number, NumberIn(address));
+    numbers.push_back(number);
+    free.erase(number);
+  }
+  std::map<std::string, int> stand_ins;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (numbers[i] >= 0) continue;
+    const auto [it, is_new] = stand_ins.try_emplace(addresses[i], -1);
+    if (is_new && free.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("a program spans ", addresses[i], ", which is no process of this world of ", world_.nodes));
+    }
+    if (is_new) it->second = free.extract(free.begin()).value();
+    numbers[i] = it->second;
+  }
+  return numbers;
 }
 
-PJRT_Error* Processes::Put(PJRT_KeyValuePutCallback_Args* args) {
-  auto* self = static_cast<Processes*>(args->user_arg);
-  absl::MutexLock lock(&self->mu_);
-  self->own_.assign(args->value, args->value_size);
-  return nullptr;
+int WorldProcesses::Forget(const std::string& address) {
+  const absl::StatusOr<int> number = NumberIn(address);
+  if (!number.ok() || *number < 0 || *number == world_.node) return -1;
+  absl::MutexLock lock(&mu_);
+  gone_[*number] = true;
+  return *number;
+}
+
+std::vector<bool> WorldProcesses::Gone() const {
+  absl::MutexLock lock(&mu_);
+  return gone_;
 }
 
 }  // namespace pw::device::pjrt

@@ -11,6 +11,7 @@
 #include "pathways/device/pjrt/compile_options.h"
 #include "pathways/device/pjrt/host_callback.h"
 #include "pathways/device/pjrt/launcher.h"
+#include "pathways/device/pjrt/processes.h"
 #include "pathways/device/pjrt/profiler.h"
 #include "pathways/device/pjrt/program.h"
 
@@ -84,20 +85,7 @@ class Runtime : public DeviceRuntime {
     client_->api().Call(&PJRT_Api::PJRT_Device_PoisonExecution, &args).IgnoreError();
   }
 
-  void LoseProcess(const std::string& process, const absl::Status& why) override {
-    const int number = client_->processes().Forget(process);
-    if (number < 0) return;
-    PW_PJRT_ARGS(info, PJRT_ProcessInfo);
-    info.task_id = number;
-    info.state = PJRT_ProcessState_kDisconnected;
-    info.error_message = why.message().data();
-    info.error_message_size = why.message().size();
-    PW_PJRT_ARGS(args, PJRT_Client_UpdateGlobalProcessInfo_Args);
-    args.client = client_->handle();
-    args.process_infos = &info;
-    args.num_process_infos = 1;
-    client_->api().Call(&PJRT_Api::PJRT_Client_UpdateGlobalProcessInfo, &args).IgnoreError();
-  }
+  void LoseProcess(const std::string& process, const absl::Status& why) override { client_->LoseProcess(process, why); }
 
   absl::StatusOr<std::unique_ptr<RuntimeProfile>> StartProfile() override { return pjrt::StartProfile(client_); }
 
@@ -117,6 +105,11 @@ class Runtime : public DeviceRuntime {
   Launcher launcher_;  // last member: its tasks use the others
 };
 
+std::unique_ptr<Processes> ProcessesOf(const RuntimeOptions& options) {
+  if (options.world.has_value()) return std::make_unique<WorldProcesses>(*options.world);
+  return std::make_unique<NamedProcesses>(options.other_processes);
+}
+
 // Adds a remedy to the error of NVIDIA's plugin where it sees no GPU: its own text does not say what is missing.
 absl::Status WithRemedy(const absl::Status& error, absl::string_view plugin) {
   if (!absl::StrContains(plugin, "xla_cuda_plugin.so")) return error;
@@ -129,7 +122,7 @@ absl::Status WithRemedy(const absl::Status& error, absl::string_view plugin) {
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeRuntime(const RuntimeOptions& options) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<const Api> api, Api::Load(options.plugin));
-  absl::StatusOr<std::shared_ptr<const Client>> client = Client::Create(std::move(api), options.options, options.other_processes);
+  absl::StatusOr<std::shared_ptr<const Client>> client = Client::Create(std::move(api), options.options, ProcessesOf(options));
   if (!client.ok()) return WithRemedy(client.status(), options.plugin);
   absl::StatusOr<std::shared_ptr<HostCallbacks>> callbacks = HostCallbacks::Register(*client);
   return std::make_unique<Runtime>(*std::move(client), std::move(callbacks), options);

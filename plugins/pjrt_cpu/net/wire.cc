@@ -146,6 +146,7 @@ struct Wire::State {
   absl::flat_hash_map<int64_t, absl::Status> aborted ABSL_GUARDED_BY(mu);
   std::deque<int64_t> aborted_order ABSL_GUARDED_BY(mu);
   absl::flat_hash_map<uint64_t, absl::Status> lost ABSL_GUARDED_BY(mu);
+  absl::flat_hash_map<uint64_t, std::string> names ABSL_GUARDED_BY(mu);
   std::function<void(int64_t, const absl::Status&)> on_abort ABSL_GUARDED_BY(mu);
   Traffic traffic ABSL_GUARDED_BY(mu);
 };
@@ -327,7 +328,9 @@ void Wire::State::WakeAll() {
 
 void Wire::State::MarkLost(uint64_t uid, const std::string& why) {
   absl::MutexLock lock(&mu);
-  lost.insert({uid, absl::UnavailableError(absl::StrCat("process ", uid, " of the computation is gone: ", why))});
+  const auto named = names.find(uid);
+  const std::string name = named == names.end() ? absl::StrCat(uid) : named->second;
+  lost.insert({uid, absl::UnavailableError(absl::StrCat("process ", name, " of the computation is gone: ", why))});
   if (auto it = outgoing.find(uid); it != outgoing.end()) {
     epoll_ctl(epoll.fd(), EPOLL_CTL_DEL, it->second->socket.fd(), nullptr);
     it->second->socket.Shutdown();  // stops threads that are writing to it
@@ -476,6 +479,11 @@ absl::Status Wire::Aborted(int64_t run) const {
 void Wire::SetOnAbort(std::function<void(int64_t, const absl::Status&)> on_abort) {
   absl::MutexLock lock(&state_->mu);
   state_->on_abort = std::move(on_abort);
+}
+
+void Wire::Name(uint64_t uid, std::string name) {
+  absl::MutexLock lock(&state_->mu);
+  state_->names[uid] = std::move(name);
 }
 
 void Wire::Lose(uint64_t uid, const std::string& why) { state_->MarkLost(uid, why); }

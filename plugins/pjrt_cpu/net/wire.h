@@ -88,6 +88,8 @@ class Wire {
   // Returns the error with which the launch was aborted, or OK. `on_abort` is called for every aborted launch, on any thread.
   absl::Status Aborted(int64_t run) const;
   void SetOnAbort(std::function<void(int64_t run, const absl::Status&)> on_abort);
+  // Sets the name that errors give to a process; default: its uid.
+  void Name(uint64_t uid, std::string name);
   // Records the host's report that the process is gone.
   void Lose(uint64_t uid, const std::string& why);
   // Returns the error because of which no messages will come from the process, or OK.

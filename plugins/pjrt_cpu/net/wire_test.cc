@@ -102,6 +102,16 @@ TEST(Wire, NobodyWaitsForWhatTheHostKnowsToBeGone) {
   EXPECT_THAT(std::string(waiting.get().message()), HasSubstr("switched off"));
 }
 
+TEST(Wire, ErrorsCallAProcessByItsName) {
+  auto a = OpenWire(), b = OpenWire(), c = OpenWire();
+  a->Name(b->self().uid, "2");
+  a->Lose(b->self().uid, "it was switched off");
+  a->Lose(c->self().uid, "it was switched off");
+  EXPECT_EQ(a->Lost(b->self().uid).message(), "process 2 of the computation is gone: it was switched off");
+  EXPECT_EQ(a->Lost(c->self().uid).message(),
+            "process " + std::to_string(c->self().uid) + " of the computation is gone: it was switched off");
+}
+
 TEST(Wire, AnAbortReachesEverybodyOnceAndForAll) {
   auto a = OpenWire(), b = OpenWire();
   ASSERT_TRUE(a->Connect(b->self()).ok());

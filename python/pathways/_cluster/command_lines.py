@@ -18,6 +18,13 @@ def default_platform():
     return os.environ.get("PATHWAYS_PLATFORM", "cpu")
 
 
+def island_hosts(platform, hosts):
+    """Returns --island-hosts of the workers of an island of `hosts` hosts. 1: its hosts come and go, as only the CPU plugin's can;
+    PATHWAYS_FIXED_ISLANDS keeps them together too."""
+    fixed = platform != "cpu" or os.environ.get("PATHWAYS_FIXED_ISLANDS", "") not in ("", "0")
+    return hosts if fixed else 1
+
+
 def compile_cache_folder():
     """Returns the folder of compiled programs, which all clusters of this user share; None: it is switched off."""
     folder = os.environ.get("PATHWAYS_COMPILE_CACHE")
@@ -190,13 +197,16 @@ def _devices(platform, devices):
 
 
 def worker(controller_address, host, island, platform, devices=None, most_hosts=MOST_HOSTS, advertise=None, checksum=False, memory_limit=None,
-           listen_lanes=None, host_python=HostPython(), own_only=False, access=(), device_options=()):
+           listen_lanes=None, host_python=HostPython(), own_only=False, access=(), device_options=(), island_hosts=1):
     """Returns the worker's command line. `devices`: the number of CPU devices to create; on other platforms the plugin finds them. `memory_limit`:
     bytes for arrays on each device; None: all that the device has. `listen_lanes`: the address of clients' lanes; None: a socket of the same kind as
-    for other workers. `own_only`: as in HostPython.flags. `access`: the flags with which the worker joins."""
+    for other workers. `own_only`: as in HostPython.flags. `access`: the flags with which the worker joins. `island_hosts`: the number of hosts of an island whose
+    hosts find each other before any of them joins; 1: they come and go, and one computation spans at most `most_hosts`."""
     args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *access,
             *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *host_python.flags(own_only)]
-    if platform == "cpu":
+    if island_hosts > 1:
+        args += ["--island-hosts", island_hosts]
+    elif platform == "cpu":
         args += ["--most-hosts", most_hosts]
     if checksum:
         args.append("--checksum")

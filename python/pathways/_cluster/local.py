@@ -225,7 +225,8 @@ class Cluster:
             args = command_lines.worker(self.workers_address, host, island, self.platform, self.shape.devices, most_hosts, self._advertise(),
                                         self.checksum, self.memory_limit, self._listen_lanes(), self.host_python,
                                         own_only=self.listen.startswith("unix:"), access=self.security.flags("worker"),
-                                        device_options=self.device_options)
+                                        device_options=self.device_options,
+                                        island_hosts=command_lines.island_hosts(self.platform, self.shape.hosts))
             args += ["--exit-with-controller", *self._metrics(host, number)]
             if self.owned:
                 args.append("--exit-with-parent")

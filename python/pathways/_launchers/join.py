@@ -75,6 +75,8 @@ def host_name(wanted, report):
 def worker(args):
     if args.devices is not None and not 1 <= args.devices <= 1024:
         raise ValueError(f"--devices wants 1 to 1024, not {args.devices}")
+    if args.island_hosts < 1:
+        raise ValueError(f"--island-hosts wants at least 1, not {args.island_hosts}")
     address = _controller(args)
     report = _find(address, args.wait, credentials.flags(address, args.token_file))
     where = workers_address(address, report)
@@ -83,7 +85,7 @@ def worker(args):
     command = command_lines.worker(where, host, args.island, platform, args.devices or local.default_shape().devices, advertise=args.advertise,
                                    checksum=args.checksum, memory_limit=args.memory_limit, listen_lanes=args.listen_lanes,
                                    host_python=cluster_commands.host_python(args), access=_join_access(address, where, args.token_file),
-                                   device_options=args.device_options)
+                                   device_options=args.device_options, island_hosts=args.island_hosts)
     if args.listen or not addresses.listens_here(report["workers_address"]):  # hosts may be on other machines
         command += ["--listen", args.listen or "0.0.0.0:0"]
     command += _metrics(args)

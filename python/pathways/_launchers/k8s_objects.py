@@ -182,6 +182,7 @@ def _worker_pod(cluster, island, host):
     args = ["worker", "--join", f"{cluster.controller}:{CLIENTS}", "--island", island, "--host", host, "--advertise", "$(POD_IP)",
             "--listen", f"0.0.0.0:{DATA}", "--listen-lanes", f"0.0.0.0:{LANES}", "--platform", cluster.platform]
     args += ["--devices", str(cluster.devices)] if cluster.platform == "cpu" else []
+    args += ["--island-hosts", str(cluster.hosts)] if cluster.platform != "cpu" and cluster.hosts > 1 else []
     args += ["--wait", str(_WORKER_WAIT_SECONDS), "--token-file", f"{folder}/worker.token", *cluster.worker_flags]
     index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     named = ("HOST_INDEX", index) if cluster.jobset else ("POD_NAME", "metadata.name")

@@ -112,7 +112,7 @@ class RayCluster:
         return group
 
     def _spec(self):
-        return {"id": self.id, "hosts": len(self.shape.placement()), "platform": self.platform, "devices": self.shape.devices,
+        return {"id": self.id, "hosts": len(self.shape.placement()), "island_hosts": command_lines.island_hosts(self.platform, self.shape.hosts), "platform": self.platform, "devices": self.shape.devices,
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit,
                 "device_options": self._args.device_options,
                 "host_python": dataclasses.asdict(cluster_commands.host_python(self._args)), "spill": self._args.spill, "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit,

@@ -123,7 +123,8 @@ class Worker(_Actor):
         address, folder = self._here(spec), _folder(spec)
         _, workers = _ports(controller)
         args = command_lines.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"],
-                                    host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_access(spec, controller, "worker", host))
+                                    host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_access(spec, controller, "worker", host),
+                                    island_hosts=spec["island_hosts"])
         self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
 
 

@@ -140,7 +140,8 @@ def main(argv):
     def start_worker():
         args = command_lines.worker(ready["workers_address"], name, island, spec["platform"], shape.devices,
                                     max(len(shape.placement()) + 2, command_lines.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"],
-                                    host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_security(folder, spec).flags("worker"))
+                                    host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_security(folder, spec).flags("worker"),
+                                    island_hosts=command_lines.island_hosts(spec["platform"], shape.hosts))
         return processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
 
     return supervise(start_worker, controller, agent)

@@ -87,8 +87,8 @@ class Pod:
 def test_its_commands_make_a_cluster(pods, tmp_path):
     secrets = applied_secrets(tmp_path)
     controller = Pod(tmp_path / "controller", pods["pathways-controller"], secrets, **{"pathways-controller": "127.0.0.1"})
-    args = controller.container["args"]
-    args[args.index("--hosts") + 1] = str(HOSTS)
+    for args, flag in ((controller.container["args"], "--hosts"), (pods["pathways-island0"]["containers"][0]["args"], "--island-hosts")):
+        args[args.index(flag) + 1] = str(HOSTS)
     address = f"127.0.0.1:{controller.ports['clients']}"
     workers = [
         Pod(
@@ -110,9 +110,10 @@ def test_its_commands_make_a_cluster(pods, tmp_path):
 
     started = []
     try:
-        for pod in (controller, *workers):
-            started.append(pod.start())
-            wait_for(lambda pod=pod: pod.listens("startupProbe"))
+        for together in ([controller], workers):  # the workers of the island wait for each other
+            started += [pod.start() for pod in together]
+            for pod in together:
+                wait_for(lambda pod=pod: pod.listens("startupProbe"))
         report = wait_for(lambda: (found := operator("status", "--address", address))["state"] == "formed" and found)
         assert {host["name"] for host in report["hosts"]} == {f"pathways-island0-{i}" for i in range(HOSTS)}
         assert operator.run(address, "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"

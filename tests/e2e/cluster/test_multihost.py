@@ -34,6 +34,34 @@ def test_collectives_are_equal_to_jax_in_process(shape, section):
     check(SHAPES[shape], section)
 
 
+@pytest.mark.parametrize("section", ["some_collectives", "partitioned", "errors"])
+def test_an_island_that_is_one_world_is_equal_to_jax_in_process(section):
+    """Its hosts find each other as those with GPUs do: before they have devices, through the controller's key-value store."""
+    check("1x2x4", section, PATHWAYS_FIXED_ISLANDS="1")
+
+
+OVER_ISLANDS = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+devices = jax.devices()
+double = jax.jit(lambda x: x * 2)
+def use(devices):
+    return double(jax.device_put(np.arange(4.0), NamedSharding(Mesh(np.array(devices), ("x",)), P("x"))))
+first, second = use(devices[:2]), jax.device_put(use(devices[:2]), NamedSharding(Mesh(np.array(devices[2:]), ("x",)), P("x")))
+np.testing.assert_array_equal(np.asarray(double(second)), np.arange(4.0) * 4)
+try:
+    use(devices)
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_computation_over_two_worlds_is_refused_with_the_remedy(run_script):
+    done = run_script(OVER_ISLANDS, timeout=PATIENCE, PATHWAYS_LOCAL="2x2x1", PATHWAYS_FIXED_ISLANDS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "one computation over hosts of several worlds" in done.stdout and "a mesh over the devices of one island" in done.stdout, done.stdout
+
+
 def test_islands_of_different_sizes(tmp_path):
     """One island has two hosts of three devices, the other one host of two devices."""
     command = CommandLine(tmp_path / "home")

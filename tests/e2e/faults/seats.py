@@ -19,9 +19,9 @@ def hosts_of(command, count):
 class Host:
     """A worker that joins a cluster, and can be killed and started again."""
 
-    def __init__(self, command, address, name, island, folder, devices=2):
+    def __init__(self, command, address, name, island, folder, devices=2, more=()):
         self._command, self._log = command, folder / f"{name}.log"
-        self._words = ["worker", "--join", address, "--host", name, "--island", island, "--devices", str(devices)]
+        self._words = ["worker", "--join", address, "--host", name, "--island", island, "--devices", str(devices), *more]
         self.start()
 
     def start(self):

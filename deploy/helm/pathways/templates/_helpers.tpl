@@ -198,6 +198,9 @@ containers:
       {{- if eq $chart.Values.platform "cpu" }}
       - --devices
       - {{ $chart.Values.devices | quote }}
+      {{- else if gt (int $chart.Values.hosts) 1 }}
+      - --island-hosts
+      - {{ $chart.Values.hosts | quote }}
       {{- end }}
       - --wait
       - "600"

@@ -23,6 +23,11 @@ absl::StatusOr<identity::Caller> AdmitAsker(identity::ClusterIdentity* identity,
   return identity == nullptr ? identity::AdmitWithoutTokens(proof) : identity->AdmitClient(proof, token);
 }
 
+// Takes no use of a join token: the same worker's Hello takes it.
+absl::Status AdmitRuntime(identity::ClusterIdentity* identity, net::PeerProof proof, const std::string& token) {
+  return identity == nullptr ? identity::AdmitWithoutTokens(proof).status() : identity->CheckWorker(proof, token);
+}
+
 ToWorker Shutdown(absl::string_view reason) {
   ToWorker message;
   message.add_commands()->mutable_shutdown()->set_reason(std::string(reason));
@@ -137,6 +142,27 @@ void PeerLinks::OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) 
   handler_->OnAdminRequest(id, *caller, request);
 }
 
+void PeerLinks::OnRuntimeMessage(LinkId id, ::pathways::v1::FromRuntime message) {
+  auto it = links_.find(id);
+  if (it == links_.end() || it->second.state == State::kLeaving) return;
+  it->second.last_heard = context_.Now();
+  if (it->second.state != (message.has_join() ? State::kNew : State::kRuntime)) {
+    return End(id,
+               absl::InvalidArgumentError("a device runtime's first message must join a world, and it must send only one such"));
+  }
+  it->second.unread = connection(id)->CanSendBulk() ? 0 : it->second.unread + 1;
+  if (it->second.unread > kMostUnread)
+    return End(id, absl::ResourceExhaustedError("the device runtime sends requests and does not read the answers"));
+  if (message.has_join()) {
+    const absl::Status admitted = AdmitRuntime(context_.options().identity, connection(id)->proof(), message.join().token());
+    if (!admitted.ok()) return Refuse(id, admitted);
+    strangers_.Remove(id);
+    it->second.link->TrustRuntime();
+    it->second.state = State::kRuntime;
+  }
+  handler_->OnRuntimeMessage(id, message);
+}
+
 void PeerLinks::Answer(LinkId id, absl::StatusOr<std::string> json) {
   if (!links_.contains(id)) return;
   ::pathways::v1::AdminReply reply;
@@ -173,6 +199,7 @@ void PeerLinks::End(LinkId id, const absl::Status& reason) {
   if (it == links_.end() || it->second.state == State::kLeaving) return;
   if (it->second.state == State::kHost) return handler_->OnHostLost(it->second.host, reason);
   if (it->second.state == State::kPending) handler_->OnPendingLeft(id, reason);
+  if (it->second.state == State::kRuntime) handler_->OnRuntimeLeft(id, reason);
   Close(id, reason);
 }
 
@@ -215,7 +242,8 @@ std::vector<PeerLinks::Peer> PeerLinks::Peers() const {
   std::vector<Peer> peers;
   for (const auto& [id, link] : links_) {
     const bool is_host = link.state == State::kHost;
-    peers.push_back({id, is_host ? std::optional(link.host) : std::nullopt, link.state == State::kPending,
+    peers.push_back({id, is_host ? std::optional(link.host) : std::nullopt,
+                     link.state == State::kPending || link.state == State::kRuntime,
                      link.link->connection()->proof() == net::PeerProof::kOwn, link.last_heard});
   }
   return peers;

@@ -1,8 +1,9 @@
-// PeerLinks: the connections to the controller's address for workers, from workers and operators. It lets peers in, and passes
-// on the messages that the state of their link allows.
+// PeerLinks: the connections to the controller's address for workers, from workers, their device runtimes and operators. It lets
+// peers in, and passes on the messages that the state of their link allows.
 //
 // States. A link is new until its peer's first message. A worker's Hello or Resume goes to the Handler, which makes the link wait
-// for the cluster (SetPending), makes it the link of a host (SetHost), or ends it. A link that was ended is leaving until its
+// for the cluster (SetPending), makes it the link of a host (SetHost), or ends it. A JoinWorld makes it the link of a device runtime
+// (world.proto), which stays one. A link that was ended is leaving until its
 // connection has closed; messages that still come on it are dropped.
 //
 // Letting in. A worker shows a certificate or a join token, an operator a token (identity/cluster_identity.h); processes of the
@@ -10,9 +11,12 @@
 // (net/strangers.h, HL-3).
 //
 // Invariants:
-//   LI-1  the handler gets a Hello, Resume or AdminRequest only from a peer that was let in, and the first two only on a new link
+//   LI-1  the handler gets a Hello, Resume, JoinWorld or AdminRequest only from a peer that was let in, and the first three only on a
+//         new link
 //   LI-2  the handler gets events and frames of a host only from a link that it made the host's, until that link ends
 //   LI-3  the end of a host's link is reported once, by OnHostLost or OnHostBroken, unless the handler ended it
+//   LI-4  the handler gets other messages of a device runtime only on the link of one, and the end of that link once, by OnRuntimeLeft,
+//         unless the handler ended it. It must answer on the bulk lane: a device runtime that asks on without reading is ended
 // Strand-confined.
 #pragma once
 
@@ -35,6 +39,7 @@
 #include "pathways/net/transport.h"
 #include "pathways/v1/admin.pb.h"
 #include "pathways/v1/worker.pb.h"
+#include "pathways/v1/world.pb.h"
 
 namespace pw::controller {
 
@@ -56,12 +61,14 @@ class PeerLinks final : private HostLink::Owner {
     // The worker has ended or sent an invalid message. The handler ends the link.
     virtual void OnHostLost(HostId host, const absl::Status& reason) = 0;
     virtual void OnPendingLeft(LinkId link, const absl::Status& reason) = 0;
+    virtual void OnRuntimeMessage(LinkId link, const ::pathways::v1::FromRuntime& message) = 0;
+    virtual void OnRuntimeLeft(LinkId link, const absl::Status& reason) = 0;
   };
   // A link as heartbeats see it.
   struct Peer {
     LinkId link;
     std::optional<HostId> host;  // in state kHost
-    bool waits;                  // in state kPending
+    bool waits;                  // in state kPending or kRuntime
     bool own_machine;            // it is a process of this machine and user
     absl::Time last_heard;
   };
@@ -100,17 +107,21 @@ class PeerLinks final : private HostLink::Owner {
   absl::Time last_heard(LinkId link) const { return links_.at(link).last_heard; }
 
  private:
-  enum class State { kNew, kPending, kHost, kLeaving };
+  static constexpr size_t kMostUnread = 10'000;
+
+  enum class State { kNew, kPending, kHost, kRuntime, kLeaving };
   struct Link {
     std::unique_ptr<HostLink> link;
     State state = State::kNew;
     HostId host;  // in state kHost
     absl::Time last_heard;
     absl::Time since;
+    size_t unread = 0;  // in state kRuntime: the requests that came while it did not read the answers to earlier ones
   };
 
   void OnWorkerMessage(LinkId id, ::pathways::v1::FromWorker message, std::vector<Bytes> payloads, size_t bytes) override;
   void OnAdminRequest(LinkId id, ::pathways::v1::AdminRequest request) override;
+  void OnRuntimeMessage(LinkId id, ::pathways::v1::FromRuntime message) override;
   void OnLinkWritable(LinkId id) override;
   void OnLinkClosed(LinkId id, const absl::Status& reason) override;
 

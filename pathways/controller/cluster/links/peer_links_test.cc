@@ -40,6 +40,10 @@ class NotingHandler : public PeerLinks::Handler {
   void OnHostBroken(HostId host, const absl::Status& reason) override { Note("broken ", host.v, ": ", reason.message()); }
   void OnHostLost(HostId host, const absl::Status& reason) override { Note("lost ", host.v, ": ", reason.message()); }
   void OnPendingLeft(LinkId link, const absl::Status& reason) override { Note("left ", link, ": ", reason.message()); }
+  void OnRuntimeMessage(LinkId link, const ::pathways::v1::FromRuntime& message) override {
+    Note("runtime ", link, " ", message.has_join() ? message.join().host_name() : message.get().key());
+  }
+  void OnRuntimeLeft(LinkId link, const absl::Status& reason) override { Note("runtime left ", link, ": ", reason.message()); }
 
   std::vector<std::string> Take() { return std::exchange(notes_, {}); }
   absl::Status frame_status, event_status;
@@ -187,6 +191,44 @@ TEST_F(PeerLinksTest, AStrangerIsRefusedAndAWorkerThatIsLetInMayResume) {
   resume.add_events()->mutable_resume()->set_host(3);
   Send(*open, resume);
   EXPECT_THAT(handler_.Take(), ElementsAre("resume 2 3"));
+}
+
+TEST_F(PeerLinksTest, ADeviceRuntimeJoinsAWorldFirstAndOnce) {
+  ::pathways::v1::FromRuntime join, get;
+  join.mutable_join()->set_host_name("w1");
+  get.mutable_get()->set_key("k");
+  const auto peer = Connect();
+  Send(*peer, join);
+  Send(*peer, get);
+  EXPECT_THAT(handler_.Take(), ElementsAre("runtime 1 w1", "runtime 1 k"));
+  ASSERT_EQ(links_.Peers().size(), 1u);
+  EXPECT_TRUE(links_.Peers()[0].waits) << "it is pinged";
+  Send(*peer, join);
+  EXPECT_THAT(handler_.Take(), ElementsAre(HasSubstr("runtime left 1: a device runtime's first message must join a world")));
+  EXPECT_TRUE(peer->closed);
+  const auto early = Connect();
+  Send(*early, get);
+  EXPECT_TRUE(early->closed);
+  const auto host = Host(3);
+  Send(*host, get);
+  EXPECT_THAT(handler_.Take(), ElementsAre(testing::StartsWith("lost 7: a device runtime's first message")));
+}
+
+TEST_F(PeerLinksTest, ADeviceRuntimeIsLetInAsItsWorkerIsAndSendsNoLargeFrames) {
+  ::pathways::v1::FromRuntime join, large;
+  join.mutable_join()->set_host_name("w1");
+  large.mutable_put()->set_value(std::string(kRuntimeBytes, 'x'));
+  network_.SetProofOfAccepted(net::PeerProof::kStranger);
+  const auto stranger = Connect();
+  Send(*stranger, join);
+  EXPECT_THAT(handler_.Take(), IsEmpty());
+  EXPECT_TRUE(stranger->last.has_shutdown());
+  network_.SetProofOfAccepted(net::PeerProof::kOpen);
+  const auto worker = Connect();
+  Send(*worker, join);
+  EXPECT_THAT(handler_.Take(), ElementsAre("runtime 2 w1"));
+  Send(*worker, large);
+  EXPECT_TRUE(worker->closed);
 }
 
 TEST_F(PeerLinksTest, StrangersThatAreTooSlowAreNotTold) {

@@ -3,7 +3,7 @@
 // A silent host is lost, or kept as one that is away (host_streams.h). A host on the controller's machine that is silent because it
 // waits for a processor is kept for longer (starved_hosts.h). If this process was stopped itself, silence is not the hosts' fault.
 //
-// Invariant HE-1: a ping goes only to hosts, and to workers that wait for the cluster to form.
+// Invariant HE-1: a ping goes only to hosts, to device runtimes, and to workers that wait for the cluster to form.
 // Strand-confined.
 #pragma once
 
