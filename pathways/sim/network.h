@@ -89,6 +89,7 @@ class Network {
   }
   // Returns how many commands have been repeated.
   uint64_t repeated() const { return repeats_ == nullptr ? 0 : repeats_->repeated(); }
+  uint64_t after_settled() const { return repeats_ == nullptr ? 0 : repeats_->after_settled(); }
 
   struct Count {
     uint64_t frames = 0;

@@ -53,6 +53,14 @@ uint64_t PayloadBytes(const v1::Command& command) {
   return sum;
 }
 
+bool IsSettled(const v1::Settled& settled, uint64_t request) {
+  if (request <= settled.up_to()) return true;
+  for (int i = 0; i + 1 < settled.others_size(); i += 2) {
+    if (request >= settled.others(i) && request <= settled.others(i + 1)) return true;
+  }
+  return false;
+}
+
 Bytes Whole(const std::vector<Bytes>& pieces) {
   std::string all;
   for (const Bytes& piece : pieces) all.append(piece.view());
@@ -97,6 +105,8 @@ void Repeats::Note(Link& link, const v1::Command& command, Bytes payload) {
 void Repeats::Add(Link& link, uint64_t name, v1::Command command, Bytes payload) {
   const std::optional<RequestName> read = RequestName::Read(name);
   if (!read.has_value() || read->own) return;  // no controller names it again
+  const auto settled = link.settled.find(read->session);
+  if (settled != link.settled.end() && IsSettled(settled->second, read->request)) ++after_settled_;
   link.sent.push_back({read->session, read->request, std::move(command), std::move(payload)});
 }
 
@@ -124,15 +134,9 @@ void Repeats::NoteRuns(Link& link, const v1::DataflowFrame& dataflow) {
 }
 
 void Repeats::Forget(Link& link, const v1::Settled& settled) {
-  const auto is_settled = [&settled](uint64_t request) {
-    if (request <= settled.up_to()) return true;
-    for (int i = 0; i + 1 < settled.others_size(); i += 2) {
-      if (request >= settled.others(i) && request <= settled.others(i + 1)) return true;
-    }
-    return false;
-  };
+  link.settled[SessionId(settled.session())] = settled;
   std::erase_if(link.sent, [&](const Sent& one) {
-    return one.session.v == settled.session() && one.request.has_value() && is_settled(*one.request);
+    return one.session.v == settled.session() && one.request.has_value() && IsSettled(settled, *one.request);
   });
 }
 

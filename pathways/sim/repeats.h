@@ -4,7 +4,8 @@
 //
 // Runs of programs are started again as other runs of the same graph, with the same argument: a second controller numbers runs by itself.
 //
-// It sees only frames: it forgets commands when the host is told that their requests are settled, and all when it joins as a new host.
+// It sees only frames: it forgets commands when the host is told that their requests are settled, and all when it joins as a new host. It counts
+// the commands that come for the first time after that: there must be none, unless a broken connection repeats frames.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,8 @@ class Repeats {
   // Takes note of a frame from a controller to a host, and may add to it.
   void OnFrame(const Process& controller, const Process& host, std::string* header, std::vector<Bytes>* payload);
   uint64_t repeated() const { return repeated_; }
+  // Returns the number of commands to hosts that had been told that the command's request is settled.
+  uint64_t after_settled() const { return after_settled_; }
 
  private:
   struct Sent {
@@ -43,14 +46,15 @@ class Repeats {
     Bytes payload = {};
   };
   struct Link {
-    std::deque<Sent> sent = {};             // the latest ones
-    std::set<uint64_t> programs = {};       // graphs
-    uint64_t next_run = uint64_t{1} << 40;  // of repeated runs, beyond those of the controller
+    std::deque<Sent> sent = {};                               // the latest ones
+    std::set<uint64_t> programs = {};                         // graphs
+    std::map<SessionId, pathways::v1::Settled> settled = {};  // the latest
+    uint64_t next_run = uint64_t{1} << 40;                    // of repeated runs, beyond those of the controller
   };
 
   void Note(Link& link, const pathways::v1::Command& command, Bytes payload);
   void NoteRuns(Link& link, const pathways::v1::DataflowFrame& dataflow);
-  static void Add(Link& link, uint64_t name, pathways::v1::Command command, Bytes payload = {});
+  void Add(Link& link, uint64_t name, pathways::v1::Command command, Bytes payload = {});
   static void Forget(Link& link, const pathways::v1::Settled& settled);
   void Repeat(Link& link, pathways::v1::ToWorker* frame, std::vector<Bytes>* payload);
 
@@ -59,6 +63,7 @@ class Repeats {
   const std::function<bool(SessionId)> is_open_;
   std::map<std::pair<std::string, std::string>, Link> links_;  // by the names of both processes
   uint64_t repeated_ = 0;
+  uint64_t after_settled_ = 0;
 };
 
 }  // namespace pw::sim

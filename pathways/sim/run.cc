@@ -119,6 +119,7 @@ class Run {
     report_.bytes = cluster_.network().totals().bytes;
     report_.bytes_between_islands = cluster_.network().totals().bytes_between_islands;
     report_.repeated = cluster_.network().repeated();
+    report_.after_settled = cluster_.network().after_settled();
     for (auto& workload : workloads_) {
       report_.requests += workload->requests();
       report_.reads += workload->reads();
@@ -152,6 +153,7 @@ std::string ToJson(const Report& report) {
   json.Key("bytes").Int(static_cast<int64_t>(report.bytes));
   json.Key("bytes_between_islands").Int(static_cast<int64_t>(report.bytes_between_islands));
   json.Key("repeated").Int(static_cast<int64_t>(report.repeated));
+  json.Key("after_settled").Int(static_cast<int64_t>(report.after_settled));
   json.Key("requests").Int(static_cast<int64_t>(report.requests));
   json.Key("reads").Int(static_cast<int64_t>(report.reads));
   json.Key("errors").Int(static_cast<int64_t>(report.errors));

@@ -19,7 +19,8 @@ struct Report {
   uint64_t frames = 0;
   uint64_t bytes = 0;
   uint64_t bytes_between_islands = 0;
-  uint64_t repeated = 0;  // commands to hosts
+  uint64_t repeated = 0;       // commands to hosts
+  uint64_t after_settled = 0;  // commands of requests that were settled (repeats.h)
   uint64_t requests = 0;
   uint64_t reads = 0;
   uint64_t errors = 0;  // excused by a fault

@@ -208,6 +208,7 @@ TEST(PlantedBugs, NamesThatAreForgottenTooEarlyAreNoticed) {
     const Report report = RunScenario(scenario, seed);
     ExpectClean(report);
     EXPECT_GT(report.repeated, 100u);
+    EXPECT_EQ(report.after_settled, 0u);
     EXPECT_EQ(report.errors, 0u);
     scenario.bug = Bug::kForgottenNames;
     scenario.bug_one_in = 3;
@@ -226,6 +227,10 @@ TEST(Sim, CommandsMayComeAgainHoweverTheyAreSent) {
       const Report report = RunScenario(scenario, seed);
       ExpectClean(report);
       EXPECT_GT(report.repeated, 40u) << name;
+      // A broken connection repeats frames.
+      if (scenario.faults.empty()) {
+        EXPECT_EQ(report.after_settled, 0u) << name;
+      }
     }
   }
 }
