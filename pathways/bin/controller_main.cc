@@ -199,16 +199,14 @@ absl::StatusOr<std::unique_ptr<pw::identity::ClusterIdentity>> OpenIdentity(cons
                        "--tls off lets in whoever reaches the address, without encryption"));
     }
   }
-  const bool trusts = !options.issuer.issuer.url.empty();
-  if (tls == "off" || options.identity.empty()) {
-    if (trusts) return absl::InvalidArgumentError("--oidc-issuer needs --identity and TLS: without them, nobody shows a token");
-    return nullptr;
-  }
+  const bool has_tokens = tls != "off" && !options.identity.empty();
+  if (!options.issuer.issuer.url.empty() && !has_tokens)
+    return absl::InvalidArgumentError(
+        "--oidc-issuer needs --identity, and TLS: without them this cluster asks nobody for a token");
+  if (!has_tokens) return nullptr;
   PW_ASSIGN_OR_RETURN(auto identity, pw::identity::ClusterIdentity::Open(options.identity, clock));
-  if (trusts) {
-    PW_ASSIGN_OR_RETURN(pw::identity::Issuer issuer, pw::identity::Issuer::Create(options.issuer.issuer));
-    identity->Trust(std::move(issuer));
-  }
+  PW_ASSIGN_OR_RETURN(auto issuer, pw::IssuerOf(options.issuer));
+  if (issuer.has_value()) identity->Trust(*std::move(issuer));
   return identity;
 }
 
@@ -223,9 +221,10 @@ absl::StatusOr<std::vector<KeptToken>> KeepTokens(const Options& options, pw::id
   using pw::identity::Role;
   std::vector<KeptToken> kept;
   if (identity == nullptr) return kept;
-  const std::tuple<const std::string&, const char*, Role> wanted[] = {{options.operator_token_file, "operator", Role::kOperator},
-                                                                      {options.worker_token_file, "launcher", Role::kWorker},
-                                                                      {options.agent_token_file, "agent", Role::kUser}};
+  const std::tuple<const std::string&, const char*, Role> wanted[] = {
+      {options.operator_token_file, pw::identity::kOwnUsers[0], Role::kOperator},
+      {options.worker_token_file, pw::identity::kOwnUsers[1], Role::kWorker},
+      {options.agent_token_file, pw::identity::kOwnUsers[2], Role::kUser}};
   for (const auto& [path, user, role] : wanted) {
     if (path.empty()) continue;
     const absl::StatusOr<pw::identity::TokenFile> known = pw::identity::ReadTokenFile(path);
@@ -295,11 +294,10 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.host_grace = options.host_grace;
   // Called before any client connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
-  std::optional<pw::IssuerKeyReader> issuer_keys;
-  // Destroyed in the reverse order: clients, timers, connections, the executors and their remaining tasks, then the state.
+  // Destroyed in the reverse order: clients, timers, connections, the executor and its remaining tasks, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
-  pw::ThreadPool executor("pw-controller", 1), key_thread("pw-oidc-keys", 1);
+  pw::ThreadPool executor("pw-controller", 1);
   pw::net::AsioTransport transport({.tls = tls}), to_clients({.longest_silence = pw::net::kLongestSilence, .tls = tls});
   pw::TimerQueue timers(&clock);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
@@ -318,10 +316,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
   if (identity != nullptr) RenewDaily(identity.get(), &timers, cluster.get());
-  if (!options.issuer.issuer.url.empty()) {
-    issuer_keys.emplace(options.issuer, identity.get(), &timers, &clock, cluster.get(), &key_thread);
-    cluster->Post([&] { issuer_keys->Start(); });
-  }
+  PW_ASSIGN_OR_RETURN(
+      const auto issuer_keys,
+      pw::IssuerKeyReader::Start(options.issuer, identity == nullptr ? nullptr : identity->issuer(), &timers, cluster.get()));
   if (!options.port_file.empty())
     PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
   PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
@@ -331,7 +328,6 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_LOG_INFO << "controller: stopping: " << reason;
   metrics.reset();  // sends the cluster no more requests
   page.reset();
-  if (issuer_keys.has_value()) issuer_keys->Stop();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });

@@ -132,7 +132,7 @@ absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked) {
     connection->Start(question.get());
     v1::AdminRequest request;
     request.mutable_status();
-    request.set_token(credentials.token);
+    request.set_token(credentials.token.Now());
     connection->Send(request.SerializeAsString());
   });
   return Wait(future, asked.timeout, asked.address);

@@ -107,7 +107,7 @@ std::string HostName(const DeviceHostOptions& options) { return options.host_nam
 worker::LinkOptions LinkOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials) {
   worker::LinkOptions link;
   link.controller = options.controller;
-  link.token = credentials.token;
+  link.token = credentials.token.Now();
   link.tls = credentials.tls;
   link.host_name = HostName(options);
   link.island = options.island;
@@ -183,8 +183,8 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
 }
 
 worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials) {
-  return {options.controller, credentials.token,    HostName(options),
-          options.island,     options.island_hosts, options.exit_with_controller};
+  return {options.controller, credentials.token.Now(), HostName(options),
+          options.island,     options.island_hosts,    options.exit_with_controller};
 }
 
 std::string PluginPath(const DeviceHostOptions& options) { return options.plugin.empty() ? DefaultPlugin() : options.plugin; }

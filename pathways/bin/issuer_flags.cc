@@ -1,5 +1,7 @@
 #include "pathways/bin/issuer_flags.h"
 
+#include <sys/eventfd.h>
+
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -15,7 +17,7 @@
 namespace pw {
 namespace {
 
-constexpr absl::Duration kEvery = absl::Minutes(5), kAfterFailure = absl::Seconds(30), kAfterUnknownKey = absl::Seconds(10);
+constexpr absl::Duration kEvery = absl::Minutes(5), kAfterFailure = absl::Seconds(30), kRest = absl::Seconds(10);
 constexpr size_t kMostBytes = 1 << 20;
 
 absl::Status At(const std::string& place, const absl::Status& status) {
@@ -31,18 +33,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-absl::StatusOr<std::string> ReadDocument(const IssuerFlags& options, const std::string& place) {
-  absl::StatusOr<std::string> text = absl::StartsWith(place, "https://")
-                                         ? net::HttpsGet(place, {.authorities = options.authorities, .most_bytes = kMostBytes})
-                                         : ReadFile(place);
+absl::StatusOr<std::string> ReadDocument(const IssuerFlags& options, const std::string& place, int stop) {
+  absl::StatusOr<std::string> text =
+      absl::StartsWith(place, "https://")
+          ? net::HttpsGet(place, {.authorities = options.authorities, .most_bytes = kMostBytes, .stop = stop})
+          : ReadFile(place);
   return text.ok() ? std::move(text) : At(place, text.status());
 }
 
 // Asks the issuer where its keys are (OpenID Connect Discovery 1.0).
-absl::StatusOr<std::string> PlaceOfKeys(const IssuerFlags& options) {
+absl::StatusOr<std::string> PlaceOfKeys(const IssuerFlags& options, int stop) {
   if (!options.keys.empty()) return options.keys;
   const std::string place = absl::StrCat(absl::StripSuffix(options.issuer.url, "/"), "/.well-known/openid-configuration");
-  PW_ASSIGN_OR_RETURN(const std::string text, ReadDocument(options, place));
+  PW_ASSIGN_OR_RETURN(const std::string text, ReadDocument(options, place, stop));
   const absl::StatusOr<JsonObject> object = ParseJson(text);
   if (!object.ok()) return At(place, object.status());
   const std::string issuer = StringField(*object, "issuer").value_or(""), keys = StringField(*object, "jwks_uri").value_or("");
@@ -72,47 +75,97 @@ void DeclareIssuer(IssuerFlags* options, Flags* flags) {
              "of --oidc-issuer: the authorities (PEM) that certify its server; default: the system's");
 }
 
-absl::StatusOr<identity::KeySet> ReadIssuerKeys(const IssuerFlags& options) {
-  PW_ASSIGN_OR_RETURN(const std::string place, PlaceOfKeys(options));
-  PW_ASSIGN_OR_RETURN(const std::string text, ReadDocument(options, place));
+absl::StatusOr<std::optional<identity::Issuer>> IssuerOf(const IssuerFlags& options) {
+  const identity::IssuerOptions& issuer = options.issuer;
+  if (issuer.url.empty()) {
+    if (!issuer.audience.empty() || !issuer.operators.empty() || !options.keys.empty() || !options.authorities.empty())
+      return absl::InvalidArgumentError("the flags --oidc-... need --oidc-issuer");
+    return std::nullopt;
+  }
+  PW_ASSIGN_OR_RETURN(identity::Issuer made, identity::Issuer::Create(issuer));
+  return std::optional<identity::Issuer>(std::move(made));
+}
+
+absl::StatusOr<identity::KeySet> ReadIssuerKeys(const IssuerFlags& options, int stop) {
+  PW_ASSIGN_OR_RETURN(const std::string place, PlaceOfKeys(options, stop));
+  PW_ASSIGN_OR_RETURN(const std::string text, ReadDocument(options, place, stop));
   absl::StatusOr<identity::KeySet> keys = identity::KeySet::Parse(text);
   return keys.ok() ? std::move(keys) : At(place, keys.status());
 }
 
-IssuerKeyReader::IssuerKeyReader(IssuerFlags options, identity::ClusterIdentity* identity, Timers* timers, Clock* clock,
-                                 Executor* strand, Executor* thread)
-    : options_(std::move(options)), identity_(identity), timers_(timers), clock_(clock), strand_(strand), thread_(thread) {}
-
-void IssuerKeyReader::Start() {
-  identity_->OnUnknownKey([this] {
-    if (known_ && clock_->Now() - last_ >= kAfterUnknownKey) Read();
+absl::StatusOr<std::shared_ptr<IssuerKeyReader>> IssuerKeyReader::Start(IssuerFlags options, identity::Issuer* issuer,
+                                                                        Timers* timers, Executor* strand) {
+  if (issuer == nullptr) return nullptr;
+  net::Fd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop.valid()) return absl::ResourceExhaustedError("there are too many open files");
+  std::shared_ptr<IssuerKeyReader> reader(new IssuerKeyReader(std::move(options), issuer, timers, strand, std::move(stop)));
+  reader->Post(&IssuerKeyReader::Read);
+  strand->Post([issuer, weak = reader->weak_from_this()] {
+    issuer->OnUnknownKey([weak] {
+      if (auto self = weak.lock()) self->ReadIfOld();
+    });
   });
-  Read();
+  return reader;
+}
+
+IssuerKeyReader::IssuerKeyReader(IssuerFlags options, identity::Issuer* issuer, Timers* timers, Executor* strand, net::Fd stop)
+    : options_(std::move(options)),
+      issuer_(issuer),
+      timers_(timers),
+      strand_(strand),
+      stop_(std::move(stop)),
+      thread_("pw-oidc-keys", 1) {}
+
+IssuerKeyReader::~IssuerKeyReader() {
+  // If this failed, a request would end by its own time limit.
+  if (::eventfd_write(stop_.get(), 1) != 0) {
+    PW_LOG_WARNING << "the reading of keys was not told to end";
+  }
+}
+
+void IssuerKeyReader::Post(void (IssuerKeyReader::*step)()) {
+  strand_->Post([weak = weak_from_this(), step] {
+    if (auto self = weak.lock()) (self.get()->*step)();
+  });
+}
+
+void IssuerKeyReader::After(absl::Duration delay, void (IssuerKeyReader::*step)()) {
+  timers_->After(delay, strand_, [weak = weak_from_this(), step, readings = readings_] {
+    auto self = weak.lock();
+    if (self != nullptr && self->readings_ == readings) (self.get()->*step)();  // a later reading has set its own timers
+  });
 }
 
 void IssuerKeyReader::Read() {
-  if (stopped_ || reading_) return;
-  reading_ = true;
-  thread_->Post([this] { strand_->Post([this, keys = ReadIssuerKeys(options_)]() mutable { OnRead(std::move(keys)); }); });
+  if (reads_) return;
+  reads_ = true;
+  thread_.Post([this, weak = weak_from_this()] {
+    strand_->Post([weak, keys = ReadIssuerKeys(options_, stop_.get())]() mutable {
+      if (auto self = weak.lock()) self->OnRead(std::move(keys));
+    });
+  });
+}
+
+void IssuerKeyReader::ReadIfOld() {
+  if (!rests_) Read();
 }
 
 void IssuerKeyReader::OnRead(absl::StatusOr<identity::KeySet> keys) {
-  reading_ = false;
-  last_ = clock_->Now();
-  if (keys.ok()) {
-    if (!known_) {
-      PW_LOG_INFO << "read " << keys->size() << " key(s) of " << options_.issuer.url;
-    }
-    known_ = true;
-    identity_->SetIssuerKeys(*std::move(keys));
-  } else {
+  reads_ = false;
+  rests_ = true;
+  ++readings_;
+  After(kRest, &IssuerKeyReader::Rested);
+  After(keys.ok() ? kEvery : kAfterFailure, &IssuerKeyReader::Read);
+  if (!keys.ok()) {
     PW_LOG_WARNING << "the keys of " << options_.issuer.url << " were not read: " << keys.status().message()
                    << (known_ ? "; the last ones stay in force" : "; its tokens are refused until they are");
+    return;
   }
-  if (stopped_) return;
-  timers_->After(known_ ? kEvery : kAfterFailure, strand_, [this, number = ++readings_] {
-    if (number == readings_) Read();  // else a later reading has set another timer
-  });
+  if (!known_) {
+    PW_LOG_INFO << "read " << keys->size() << " key(s) of " << options_.issuer.url;
+  }
+  known_ = true;
+  issuer_->SetKeys(*std::move(keys));
 }
 
 }  // namespace pw

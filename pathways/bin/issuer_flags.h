@@ -1,16 +1,18 @@
 // The identity provider that a controller trusts (docs/security.md): its flags, and the reading of its keys.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "pathways/base/process/flags.h"
-#include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/thread_pool.h"
 #include "pathways/base/threads/timer_queue.h"
-#include "pathways/identity/cluster_identity.h"
+#include "pathways/identity/issuer.h"
+#include "pathways/net/sockets/socket.h"
 
 namespace pw {
 
@@ -23,39 +25,41 @@ struct IssuerFlags {
 // Adds these flags.
 void DeclareIssuer(IssuerFlags* options, Flags* flags);
 
-// Reads the keys once, and blocks for it. The error says which document could not be read, and why.
-absl::StatusOr<identity::KeySet> ReadIssuerKeys(const IssuerFlags& options);
+// Returns the issuer of these flags, or nullopt if they name none. INVALID_ARGUMENT says which flag is wrong.
+absl::StatusOr<std::optional<identity::Issuer>> IssuerOf(const IssuerFlags& options);
 
-// Keeps the keys of the identity's issuer as they are published: reads them at once, then every five minutes, every half minute while
-// there are none, and when a token names an unknown key, but then at most every ten seconds: strangers can write such tokens. A failure is
-// logged, and the last keys stay in force.
-class IssuerKeyReader {
+// Reads the keys once, and blocks for it, until `stop` can be read. The error says which document could not be read, and why.
+absl::StatusOr<identity::KeySet> ReadIssuerKeys(const IssuerFlags& options, int stop);
+
+// Keeps the keys of an issuer as they are published: reads them at once, every five minutes, half a minute after a failure, and when a
+// token names an unknown key, but then at most every ten seconds. A failure is logged, and the last keys stay in force.
+class IssuerKeyReader : public std::enable_shared_from_this<IssuerKeyReader> {
  public:
-  // The identity belongs to `strand`, where this lives, too. `thread` is for reading. This outlives the tasks of all three executors.
-  IssuerKeyReader(IssuerFlags options, identity::ClusterIdentity* identity, Timers* timers, Clock* clock, Executor* strand,
-                  Executor* thread);
-
-  // Begins to read. On the strand.
-  void Start();
-  // Reads no more: from now on, nothing is posted to the timers and to the thread. Any thread.
-  void Stop() { stopped_ = true; }
+  // Returns null if the flags name no issuer. `issuer` belongs to `strand`. All outlive the reader.
+  static absl::StatusOr<std::shared_ptr<IssuerKeyReader>> Start(IssuerFlags options, identity::Issuer* issuer, Timers* timers,
+                                                                Executor* strand);
+  // Ends a request that is under way.
+  ~IssuerKeyReader();
 
  private:
+  IssuerKeyReader(IssuerFlags options, identity::Issuer* issuer, Timers* timers, Executor* strand, net::Fd stop);
+  void Post(void (IssuerKeyReader::*step)());
+  void After(absl::Duration delay, void (IssuerKeyReader::*step)());
   void Read();
+  void ReadIfOld();
+  void Rested() { rests_ = false; }
   void OnRead(absl::StatusOr<identity::KeySet> keys);
 
   const IssuerFlags options_;
-  identity::ClusterIdentity* const identity_;
+  identity::Issuer* const issuer_;
   Timers* const timers_;
-  Clock* const clock_;
   Executor* const strand_;
-  Executor* const thread_;
-  std::atomic<bool> stopped_{false};
-  // On the strand:
-  bool known_ = false;
-  bool reading_ = false;
-  uint64_t readings_ = 0;
-  absl::Time last_ = absl::InfinitePast();
+  const net::Fd stop_;    // an event that ends the thread's request
+  bool known_ = false;    // strand
+  bool reads_ = false;    // strand; a request is under way
+  bool rests_ = false;    // strand; one has ended less than ten seconds ago
+  int64_t readings_ = 0;  // strand
+  ThreadPool thread_;     // the last member: it ends before what it uses
 };
 
 }  // namespace pw

@@ -126,7 +126,7 @@ absl::Status SimulatedHosts::StartHost(int number) {
   environment.peers_in_process = true;
   worker::LinkOptions link;
   link.controller = options_.controller;
-  link.token = options_.credentials.token;
+  link.token = options_.credentials.token.Now();
   link.tls = options_.credentials.tls;
   link.host_name = name;
   link.island = absl::StrCat("island", IslandOf(number));

@@ -89,7 +89,7 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
   hello = options_.hello;
   hello.set_version(1);
   hello.set_description(options_.description);
-  hello.set_token(options_.token);
+  hello.set_token(options_.token.Now());
   hello.set_session(session_);
   hello.set_key(key_);
   hello.set_received(stream_.received());

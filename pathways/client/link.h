@@ -26,6 +26,7 @@
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/strand.h"
 #include "pathways/base/threads/timer_queue.h"
+#include "pathways/identity/token_source.h"
 #include "pathways/net/resumable/attempts.h"
 #include "pathways/net/resumable/resumable_stream.h"
 #include "pathways/net/transport.h"
@@ -48,7 +49,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   struct Options {
     std::string controller;                       // its address
     std::string description;                      // of this client, for people
-    std::string token = {};                       // identifies the client; empty: none is needed
+    identity::TokenSource token = {};             // identifies the client
     absl::Duration patience = absl::Seconds(30);  // how long the controller may be out of reach before the session is open
     bool retry = true;                            // false: `patience` is for one attempt
     // Takes a line for the user when the connection has been lost for some seconds, or the session waits for a quota.

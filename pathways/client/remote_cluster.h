@@ -27,7 +27,7 @@ class RemoteCluster final : public session::Cluster {
     absl::Duration patience = absl::Seconds(30);       // the longest wait for it while a session is opened
     bool retry = true;                                 // false: `patience` is for one attempt
     std::string remedy;                                // advice for people about a lost session (link.h)
-    std::string token = {};                            // identifies the clients (session.proto)
+    identity::TokenSource token = {};                  // identifies the clients (session.proto)
     std::function<void(const std::string&)> say = {};  // takes a line for the user about a lost connection (link.h)
     // Passes refusals of new sessions to `say`, each once: jax's IFRT proxy client tries again for a long time before it shows one.
     bool say_refusals = false;

@@ -48,10 +48,7 @@ class ClusterIdentity {
   absl::StatusOr<Caller> AdmitClient(net::PeerProof proof, const std::string& token) const;
   // Admits clients by the tokens of this identity provider, too.
   void Trust(Issuer issuer) { issuer_ = std::move(issuer); }
-  // `call` runs when a token of that provider names a key that is not known.
-  void OnUnknownKey(std::function<void()> call) { issuer_->OnUnknownKey(std::move(call)); }
-  // Uses these keys of that provider from now on.
-  void SetIssuerKeys(KeySet keys) { issuer_->SetKeys(std::move(keys)); }
+  Issuer* issuer() { return issuer_.has_value() ? &*issuer_ : nullptr; }  // null: none is trusted
   // Admits a host by its certificate or by a join token, and spends a use of the token. UNAUTHENTICATED, PERMISSION_DENIED.
   absl::Status AdmitWorker(net::PeerProof proof, const std::string& token);
   // Decides as AdmitWorker does, and spends nothing: for a further connection of a host.

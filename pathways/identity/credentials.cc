@@ -29,6 +29,9 @@ absl::StatusOr<Credentials> CredentialsFor(const std::string& address, const Cre
   if (!options.token_file.empty()) {
     PW_ASSIGN_OR_RETURN(file, ReadTokenFile(options.token_file));
     credentials.token = file.token;
+    if (!file.token_from.empty()) {
+      PW_ASSIGN_OR_RETURN(credentials.token, TokenSource::At(file.token_from));
+    }
   }
   if (options.tls == "off" || file.tls_off) {
     if (!on_this_machine) {

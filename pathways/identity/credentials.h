@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "pathways/base/process/flags.h"
+#include "pathways/identity/token_source.h"
 #include "pathways/net/tls/tls.h"
 
 namespace pw::identity {
@@ -21,7 +22,7 @@ void DeclareCredentials(CredentialOptions* options, const std::string& token_of,
 
 struct Credentials {
   std::shared_ptr<net::Tls> tls;  // for AsioOptions; null: TLS is off
-  std::string token;              // empty: none is needed
+  TokenSource token;              // without one if none is needed
 };
 
 // Returns the credentials for an address. Unix sockets need none. HOST:PORT needs a token file, or TLS turned off: by the

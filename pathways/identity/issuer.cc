@@ -1,6 +1,8 @@
 #include "pathways/identity/issuer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -15,7 +17,6 @@
 namespace pw::identity {
 namespace {
 
-constexpr size_t kMostTokenBytes = 3 << 10;  // a hello has at most 4 KiB
 constexpr absl::Duration kClockSkew = absl::Minutes(1);
 
 absl::Status Refused(absl::string_view why) {
@@ -79,7 +80,7 @@ bool Issuer::HasForm(absl::string_view token) {
 }
 
 absl::StatusOr<Caller> Issuer::Admit(absl::string_view token, absl::Time now) const {
-  if (token.size() > kMostTokenBytes) return Refused(absl::StrCat("has more than ", kMostTokenBytes, " bytes"));
+  if (token.size() > kMostIssuedBytes) return Refused(absl::StrCat("has more than ", kMostIssuedBytes, " bytes"));
   const std::vector<absl::string_view> parts = absl::StrSplit(token, '.');
   if (parts.size() != 3) return Refused("is damaged");
   if (!keys_.has_value())
@@ -91,9 +92,9 @@ absl::StatusOr<Caller> Issuer::Admit(absl::string_view token, absl::Time now) co
   if (Find(header, "crit") != nullptr) return Refused("needs an extension that this cluster does not have");
   const net::VerifyingKey* key = keys_->Find(StringField(header, "kid").value_or(""));
   if (key == nullptr) {
-    on_unknown_key_();
-    return Refused(
-        absl::StrCat("names a key that ", options_.url, " did not publish when this cluster last looked: try again in a moment"));
+    if (ask_for_keys_) ask_for_keys_();
+    return Refused(absl::StrCat("is signed by a key that ", options_.url,
+                                " does not publish, or has published only just now: then it counts in a few seconds"));
   }
   if (StringField(header, "alg").value_or("") != key->algorithm()) return Refused("names another algorithm than its key has");
   if (!key->Verifies(token.substr(0, token.rfind('.')), signature)) return Refused("has a wrong signature");
@@ -113,6 +114,8 @@ absl::StatusOr<Caller> Issuer::CallerOf(absl::string_view base64, absl::Time now
   caller.user = StringField(claims, options_.user_claim).value_or("");
   if (const absl::Status named = CheckUserName(caller.user); !named.ok())
     return Refused(absl::StrCat("has no user's name in '", options_.user_claim, "': ", named.message()));
+  if (std::find(std::begin(kOwnUsers), std::end(kOwnUsers), caller.user) != std::end(kOwnUsers))
+    return Refused(absl::StrCat("names the user '", caller.user, "', which is the cluster's own"));
   const auto [claim, value] = ClaimAndValue(options_.operators);
   if (!claim.empty() && Has(claims, claim, value)) caller.role = Role::kOperator;
   return caller;

@@ -2,15 +2,17 @@
 // RFC 7519), which clients show in place of a token of the cluster. Pure: the keys are read elsewhere (bin/issuer_flags.h).
 //
 // Invariants:
-//   ISS-1  a token counts only if it is signed by a key of this issuer with that key's own algorithm, is for this audience, and has an
+//   OI-1  a token counts only if it is signed by a key of this issuer with that key's own algorithm, is for this audience, and has an
 //         end that is not over
-//   ISS-2  no token makes its owner a worker
-//   ISS-3  no refusal quotes the token
+//   OI-2  no token makes its owner a worker
+//   OI-3  no refusal quotes the token
+//   OI-4  its owner cannot pass for one of the users that the cluster makes for itself (kOwnUsers)
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,6 +29,9 @@ struct IssuerOptions {
   std::string operators;  // CLAIM=VALUE: whose field has this value, alone or in a list, is an operator; empty: nobody is
 };
 
+// The longest token that counts: a hello has at most 4 KiB.
+inline constexpr size_t kMostIssuedBytes = 3 << 10;
+
 class Issuer {
  public:
   // INVALID_ARGUMENT says which option is wrong.
@@ -34,21 +39,23 @@ class Issuer {
 
   const std::string& url() const { return options_.url; }
   void SetKeys(KeySet keys) { keys_ = std::move(keys); }
-  // `call` runs inside Admit when a token names a key that is not known: the provider may have a new one.
-  void OnUnknownKey(std::function<void()> call) { on_unknown_key_ = std::move(call); }
+  // `ask` is called when a token names a key that is not known: the issuer may have a new one since the keys were read. Anybody can
+  // have it called, so it limits how often it asks.
+  void OnUnknownKey(std::function<void()> ask) { ask_for_keys_ = std::move(ask); }
 
   // Returns whether a text has the form of a signed token; the cluster's own tokens do not.
   static bool HasForm(absl::string_view token);
   // Returns the owner of a token. UNAUTHENTICATED says why the token does not count.
   absl::StatusOr<Caller> Admit(absl::string_view token, absl::Time now) const;
+  // Returns the owner in the claims of a token whose signature is right: its middle part, in base64. For Admit, and for fuzzers.
+  absl::StatusOr<Caller> CallerOf(absl::string_view claims, absl::Time now) const;
 
  private:
   explicit Issuer(IssuerOptions options) : options_(std::move(options)) {}
-  absl::StatusOr<Caller> CallerOf(absl::string_view claims, absl::Time now) const;
 
   IssuerOptions options_;
-  std::optional<KeySet> keys_;  // nullopt: not read yet
-  std::function<void()> on_unknown_key_ = [] {};
+  std::optional<KeySet> keys_;          // nullopt: not read yet
+  std::function<void()> ask_for_keys_;  // null: nobody reads them again
 };
 
 }  // namespace pw::identity

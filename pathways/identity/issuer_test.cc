@@ -3,11 +3,13 @@
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
 #include <openssl/rsa.h>
+#include <unistd.h>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/identity/cluster_identity.h"
 
 namespace pw::identity {
 namespace {
@@ -15,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const absl::Time kToday = absl::FromUnixSeconds(1'800'000'000);
+const absl::Time kIssued = absl::FromUnixSeconds(1'800'000'000);
 constexpr char kUrl[] = "https://id.example.org/realm";
 
 std::string Encode(absl::string_view bytes) { return absl::WebSafeBase64Escape(bytes); }
@@ -84,7 +86,7 @@ std::string Set(const std::string& keys) { return absl::StrCat(R"({"keys":[)", k
 std::string Claims(const std::string& more = "", const std::string& user = "ada", int64_t end_s = 3600,
                    const std::string& audience = R"("pathways")", const std::string& url = kUrl) {
   return absl::StrCat(R"({"iss":")", url, R"(","aud":)", audience, R"(,"sub":")", user, R"(","exp":)",
-                      absl::ToUnixSeconds(kToday) + end_s, more, "}");
+                      absl::ToUnixSeconds(kIssued) + end_s, more, "}");
 }
 
 Issuer Trusting(const Provider& provider, IssuerOptions options = {kUrl, "pathways"}) {
@@ -99,7 +101,7 @@ class IssuerTest : public ::testing::TestWithParam<bool> {
   const Issuer issuer_ = Trusting(provider_);
 
   std::string WhyNot(const std::string& token) const {
-    const absl::Status status = issuer_.Admit(token, kToday).status();
+    const absl::Status status = issuer_.Admit(token, kIssued).status();
     EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
     EXPECT_THAT(status.message(), Not(HasSubstr(token)));
     return std::string(status.message());
@@ -110,10 +112,10 @@ INSTANTIATE_TEST_SUITE_P(Keys, IssuerTest, ::testing::Bool(), [](const auto& of)
 TEST_P(IssuerTest, ATokenSaysWhoseItIs) {
   const std::string token = provider_.Sign(Claims());
   EXPECT_TRUE(Issuer::HasForm(token));
-  const Caller ada = *issuer_.Admit(token, kToday);
+  const Caller ada = *issuer_.Admit(token, kIssued);
   EXPECT_EQ(ada.user, "ada");
   EXPECT_EQ(ada.role, Role::kUser);
-  EXPECT_EQ(issuer_.Admit(provider_.Sign(Claims("", "bob", 3600, R"(["other","pathways"])")), kToday)->user, "bob");
+  EXPECT_EQ(issuer_.Admit(provider_.Sign(Claims("", "bob", 3600, R"(["other","pathways"])")), kIssued)->user, "bob");
 }
 
 TEST_P(IssuerTest, NoOtherTextIsAToken) {
@@ -121,14 +123,14 @@ TEST_P(IssuerTest, NoOtherTextIsAToken) {
   for (size_t i = 0; i < token.size(); ++i) {
     std::string wrong = token;
     wrong[i] = wrong[i] == 'A' ? 'Q' : 'A';  // differ in a bit that counts, also in the last character of a part
-    EXPECT_FALSE(issuer_.Admit(wrong, kToday).ok()) << i;
-    EXPECT_FALSE(issuer_.Admit(token.substr(0, i), kToday).ok()) << i;
+    EXPECT_FALSE(issuer_.Admit(wrong, kIssued).ok()) << i;
+    EXPECT_FALSE(issuer_.Admit(token.substr(0, i), kIssued).ok()) << i;
   }
 }
 
 TEST_P(IssuerTest, AnotherKeyOfTheSameNameSignsNothing) {
   EXPECT_THAT(WhyNot(Provider(GetParam()).Sign(Claims())), HasSubstr("wrong signature"));
-  EXPECT_THAT(WhyNot(Provider(GetParam(), "k2").Sign(Claims())), HasSubstr("did not publish"));
+  EXPECT_THAT(WhyNot(Provider(GetParam(), "k2").Sign(Claims())), HasSubstr("does not publish"));
 }
 
 TEST_P(IssuerTest, TheAlgorithmIsTheKeysOwn) {
@@ -146,11 +148,11 @@ TEST_P(IssuerTest, WhatATokenIsForCounts) {
 }
 
 TEST_P(IssuerTest, ATokenHasATime) {
-  EXPECT_TRUE(issuer_.Admit(provider_.Sign(Claims("", "ada", -59)), kToday).ok()) << "clocks differ a little";
+  EXPECT_TRUE(issuer_.Admit(provider_.Sign(Claims("", "ada", -59)), kIssued).ok()) << "clocks differ a little";
   EXPECT_THAT(WhyNot(provider_.Sign(Claims("", "ada", -60))), HasSubstr("ended at"));
   EXPECT_THAT(WhyNot(provider_.Sign(absl::StrCat(R"({"iss":")", kUrl, R"(","aud":"pathways","sub":"ada"})"))),
               HasSubstr("has no end"));
-  EXPECT_THAT(WhyNot(provider_.Sign(Claims(absl::StrCat(R"(,"nbf":)", absl::ToUnixSeconds(kToday) + 3600)))),
+  EXPECT_THAT(WhyNot(provider_.Sign(Claims(absl::StrCat(R"(,"nbf":)", absl::ToUnixSeconds(kIssued) + 3600)))),
               HasSubstr("begins only"));
 }
 
@@ -163,10 +165,53 @@ TEST_P(IssuerTest, NamesOfUsersAreThoseOfTheCluster) {
 TEST_P(IssuerTest, AFieldMakesOperators) {
   const Issuer issuer = Trusting(provider_, {kUrl, "pathways", "email", "groups=ml-operators"});
   const std::string mail = R"(,"email":"ada@example.org")";
-  EXPECT_EQ(issuer.Admit(provider_.Sign(Claims(mail)), kToday)->role, Role::kUser);
-  const Caller ada = *issuer.Admit(provider_.Sign(Claims(absl::StrCat(mail, R"(,"groups":["staff","ml-operators"])"))), kToday);
+  EXPECT_EQ(issuer.Admit(provider_.Sign(Claims(mail)), kIssued)->role, Role::kUser);
+  const Caller ada = *issuer.Admit(provider_.Sign(Claims(absl::StrCat(mail, R"(,"groups":["staff","ml-operators"])"))), kIssued);
   EXPECT_EQ(ada.user, "ada@example.org");
   EXPECT_TRUE(ada.is_operator());
+}
+
+TEST_P(IssuerTest, AnUnknownKeyIsAskedFor) {
+  Issuer issuer = Trusting(provider_);
+  int asked = 0;
+  issuer.OnUnknownKey([&] { ++asked; });
+  const Provider later(GetParam(), "k2");
+  EXPECT_TRUE(issuer.Admit(provider_.Sign(Claims()), kIssued).ok());
+  EXPECT_EQ(asked, 0);
+  EXPECT_FALSE(issuer.Admit(later.Sign(Claims()), kIssued).ok());
+  EXPECT_EQ(asked, 1);
+  issuer.SetKeys(*KeySet::Parse(Set(later.Jwk())));
+  EXPECT_TRUE(issuer.Admit(later.Sign(Claims()), kIssued).ok());
+  EXPECT_FALSE(issuer.Admit(provider_.Sign(Claims()), kIssued).ok()) << "withdrawn";
+}
+
+TEST_P(IssuerTest, NobodyPassesForTheClustersOwnUsers) {
+  for (const char* user : kOwnUsers) EXPECT_THAT(WhyNot(provider_.Sign(Claims("", user))), HasSubstr("the cluster's own"));
+}
+
+TEST_P(IssuerTest, ATokenHasASize) {
+  const auto padded = [&](size_t size) {
+    return provider_.Sign(Claims(absl::StrCat(R"(,"x":")", std::string(size, 'x'), R"(")")));
+  };
+  EXPECT_TRUE(issuer_.Admit(padded(1500), kIssued).ok());
+  EXPECT_THAT(WhyNot(padded(3000)), HasSubstr("more than 3072 bytes"));
+  // Deep JSON ends with a status, not with the stack.
+  EXPECT_THAT(WhyNot(absl::StrCat(Encode(absl::StrCat("{\"a\":", std::string(2000, '['))), ".e30.AA")), HasSubstr("is damaged"));
+}
+
+TEST_P(IssuerTest, ItsTokensMakeNobodyAWorker) {
+  WallClock clock;
+  const std::string folder = absl::StrCat(::testing::TempDir(), "pw_issuer_", ::getpid(), GetParam() ? "_rsa" : "_p256");
+  const auto identity = *ClusterIdentity::Open(folder, &clock);
+  const std::string token = provider_.Sign(
+      absl::StrCat(R"({"iss":")", kUrl, R"(","aud":"pathways","sub":"ada","exp":)", absl::ToUnixSeconds(absl::Now()) + 60, "}"));
+  EXPECT_FALSE(identity->AdmitClient(net::PeerProof::kStranger, token).ok()) << "no provider is trusted";
+  EXPECT_EQ(identity->issuer(), nullptr);
+  identity->Trust(Trusting(provider_));
+  EXPECT_EQ(identity->AdmitClient(net::PeerProof::kStranger, token)->user, "ada");
+  EXPECT_TRUE(absl::IsUnauthenticated(identity->AdmitWorker(net::PeerProof::kStranger, token)));
+  const std::string own = *identity->CreateToken({"bob", Role::kUser});
+  EXPECT_EQ(identity->AdmitClient(net::PeerProof::kStranger, own)->user, "bob") << "the cluster's tokens still count";
 }
 
 TEST(IssuerOptionsTest, AnAudienceIsNeeded) {
@@ -174,7 +219,7 @@ TEST(IssuerOptionsTest, AnAudienceIsNeeded) {
   EXPECT_FALSE(Issuer::Create({"http://id.example.org", "pathways"}).ok());
   EXPECT_FALSE(Issuer::Create({kUrl, "pathways", "sub", "groups"}).ok());
   const Issuer issuer = *Issuer::Create({kUrl, "pathways"});
-  EXPECT_THAT(issuer.Admit(Provider(false).Sign(Claims()), kToday).status().message(), HasSubstr("cannot be checked yet"));
+  EXPECT_THAT(issuer.Admit(Provider(false).Sign(Claims()), kIssued).status().message(), HasSubstr("cannot be checked yet"));
 }
 
 TEST(KeySetTest, KeysThatCheckNoTokensAreLeftOut) {

@@ -18,11 +18,14 @@ enum class Role {
 std::string RoleName(Role role);
 absl::StatusOr<Role> ParseRole(absl::string_view name);
 
+// The users of the tokens that a controller makes for itself and its own user (--operator-token-file, ...).
+inline constexpr const char* kOwnUsers[] = {"operator", "launcher", "agent"};
+
 // The authenticated user at the other end of a connection.
 struct Caller {
   std::string user;
   Role role = Role::kUser;
-  std::string token_id = {};  // empty: no token was needed
+  std::string token_id = {};  // empty: it was admitted by none of the cluster's own tokens
 
   bool is_operator() const { return role == Role::kOperator; }
 };

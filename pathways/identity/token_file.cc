@@ -41,9 +41,9 @@ absl::Status WriteAll(int fd, absl::string_view text, const std::string& path) {
 
 std::string ToText(const TokenFile& file) {
   if (file.tls_off) return absl::StrCat("address ", file.address, "\ntls off\n");
-  return absl::StrCat(
-      "address ", file.address, "\nauthority ", net::FingerprintText(file.authority),
-      file.token_from.empty() ? absl::StrCat("\ntoken ", file.token) : absl::StrCat("\ntoken-from ", file.token_from), "\n");
+  const auto [name, value] =
+      file.token_from.empty() ? std::pair("token ", file.token) : std::pair("token-from ", file.token_from);
+  return absl::StrCat("address ", file.address, "\nauthority ", net::FingerprintText(file.authority), "\n", name, value, "\n");
 }
 
 absl::StatusOr<TokenFile> ParseTokenFile(absl::string_view text) {
@@ -63,9 +63,9 @@ absl::StatusOr<TokenFile> ParseTokenFile(absl::string_view text) {
   file.token_from = fields["token-from"];
   if (file.token.empty() == file.token_from.empty())
     return absl::InvalidArgumentError(
-        "a token file has a line 'token pw-...', or a line 'token-from PATH': this is not one of 'pathways token create'");
-  if (!file.token_from.empty() && file.token_from.front() != '/')
-    return absl::InvalidArgumentError("the line 'token-from PATH' of a token file names an absolute path");
+        "a token file has a line 'token pw-...', or 'token-from PATH', and not both: this is not one of 'pathways token create'");
+  if (!file.token_from.empty() && file.token_from[0] != '/')
+    return absl::InvalidArgumentError("the line 'token-from PATH' needs a path that begins with /");
   return file;
 }
 
@@ -104,12 +104,6 @@ absl::Status WritePrivateFile(const std::string& path, absl::string_view text) {
 absl::StatusOr<TokenFile> ReadTokenFile(const std::string& path) {
   PW_ASSIGN_OR_RETURN(const std::string text, ReadPrivateFile(path, kMostBytes));
   absl::StatusOr<TokenFile> file = ParseTokenFile(text);
-  if (file.ok() && !file->token_from.empty()) {
-    PW_ASSIGN_OR_RETURN(const std::string token, ReadPrivateFile(file->token_from, kMostBytes));
-    file->token = std::string(absl::StripAsciiWhitespace(token));
-    if (file->token.empty())
-      return absl::InvalidArgumentError(absl::StrCat(file->token_from, ", which ", path, " names, has no token"));
-  }
   if (file.ok()) return file;
   return absl::Status(file.status().code(), absl::StrCat(path, ": ", file.status().message()));
 }

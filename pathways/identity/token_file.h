@@ -4,8 +4,8 @@
 //   authority sha256:5f...
 //   token pw-0123abcd-...
 //
-// or, if the cluster's operator has turned TLS off, "address head:8470" and "tls off". In place of the token, "token-from PATH" names a
-// file that another program keeps up to date, such as the tokens of an identity provider, which soon end.
+// or with "token-from PATH" in place of the token: the file that has it, and that another program renews (token_source.h);
+// or, if the cluster's operator has turned TLS off, "address head:8470" and "tls off".
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@ struct TokenFile {
   std::string authority;  // the fingerprint of the cluster's authority: 32 bytes
   std::string token;
   bool tls_off = false;
-  std::string token_from;  // the file that has the token; empty: `token` is it
+  std::string token_from = {};  // the absolute path of the file that has the token; empty: `token` is it
 };
 
 std::string ToText(const TokenFile& file);
 // Parses a token file. INVALID_ARGUMENT says what is wrong, and never quotes a token.
 absl::StatusOr<TokenFile> ParseTokenFile(absl::string_view text);
-// Reads a file that only its owner can read, and the file with the token if it names one. PERMISSION_DENIED: other users can read it, too.
+// Reads a file that only its owner can read. PERMISSION_DENIED: other users can read it, too.
 absl::StatusOr<TokenFile> ReadTokenFile(const std::string& path);
 
 // ReadPrivateFile reads a file of at most `limit` bytes. WritePrivateFile replaces a file atomically and durably, with mode 0600.

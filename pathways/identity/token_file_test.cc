@@ -34,21 +34,6 @@ TEST(TokenFileTest, AFileIsReadAsItWasWritten) {
   EXPECT_TRUE(ParseTokenFile(ToText({"head:8470", "", "", true}))->tls_off);
 }
 
-TEST(TokenFileTest, AnotherFileMayHaveTheToken) {
-  const std::string path = NewPath("from"), kept = NewPath("kept");
-  ASSERT_TRUE(WritePrivateFile(path, ToText({"head:8470", std::string(32, 'f'), "", false, kept})).ok());
-  EXPECT_TRUE(absl::IsNotFound(ReadTokenFile(path).status()));
-  for (const char* token : {"ey.first.", "ey.second."}) {
-    ASSERT_TRUE(WritePrivateFile(kept, absl::StrCat(token, "\n")).ok());
-    EXPECT_EQ(ReadTokenFile(path)->token, token);
-  }
-  ASSERT_EQ(::chmod(kept.c_str(), 0644), 0);
-  EXPECT_TRUE(absl::IsPermissionDenied(ReadTokenFile(path).status()));
-  const std::string both = absl::StrCat("address a:1\nauthority sha256:", std::string(64, '0'), "\ntoken x\ntoken-from /y\n");
-  EXPECT_FALSE(ParseTokenFile(both).ok());
-  EXPECT_FALSE(ParseTokenFile(absl::StrCat("address a:1\nauthority sha256:", std::string(64, '0'), "\ntoken-from y\n")).ok());
-}
-
 TEST(TokenFileTest, AFileThatOthersCanReadIsRefused) {
   const std::string path = NewPath("open");
   ASSERT_TRUE(WritePrivateFile(path, ToText({"head:8470", std::string(32, 'f'), "pw-01234567-secret"})).ok());

@@ -139,8 +139,7 @@ class Session {
   virtual void EndRequest() {}
   // Holds the request: its client does not know the answer yet, so it is not settled (worker.proto). Has no effect once it is settled.
   virtual std::shared_ptr<void> HoldRequest(uint64_t number) { return nullptr; }
-  // Whether the session is suspended: then no other method may be called. WhenResumed runs `resumed` once, after the session is resumed;
-  // `resumed` is dropped if the session ends.
+  // Whether the session is suspended: then no other method may be called. WhenResumed runs `resumed` once it is not, or drops it at its end.
   virtual bool suspended() const { return false; }
   virtual void WhenResumed(absl::AnyInvocable<void() &&> resumed) { std::move(resumed)(); }
   // Returns the bytes of arrays that have passed through this process, to and from its client. 0: they are not counted.

@@ -48,7 +48,7 @@ TEST(ChildProcessTest, SaysHowItEnded) {
 }
 
 TEST(ChildProcessTest, KillEndsABlockedRead) {
-  ChildProcess child(Shell("cat > /dev/null & wait"));  // a grandchild holds the connection too
+  ChildProcess child(Shell("sleep 1000 & wait"));  // a grandchild holds the connection too
   ASSERT_TRUE(child.EnsureRunning().ok());
   ThreadPool other("killer", 1);
   other.Post([&] { child.Kill(); });

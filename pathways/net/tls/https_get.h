@@ -13,8 +13,9 @@ namespace pw::net {
 struct HttpsOptions {
   std::string authorities;  // a file of certificates (PEM) that are trusted; empty: the system's
   absl::Duration limit =
-      absl::Seconds(10);        // for connecting, asking and reading; resolving the name takes as long as the system lets it
+      absl::Seconds(10);        // for connecting, asking and reading; the system decides how long resolving the name takes
   size_t most_bytes = 1 << 20;  // of the answer, its headers included
+  int stop = -1;                // a descriptor: when it becomes readable, the request ends; -1: none
 };
 
 // Returns the body of the answer to "GET url". INVALID_ARGUMENT: `url` is not https://HOST[:PORT][/PATH]. UNAVAILABLE says what

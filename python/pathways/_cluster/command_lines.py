@@ -140,7 +140,8 @@ def oidc(args):
         raise ValueError("tokens of an identity provider need both --oidc-issuer and --oidc-audience: tokens that it made for other services must not count here")
     if args.tls == "off":
         raise ValueError("--oidc-issuer means nothing with --tls off, where nobody shows a token")
-    return given
+    files = {name: os.path.abspath(given[name]) for name in ("keys", "ca") if name in given and not given[name].startswith("https://")}
+    return {**given, **files}
 
 
 @dataclasses.dataclass(frozen=True)

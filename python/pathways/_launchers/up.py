@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 
-from pathways._cluster import addresses, command_lines, local, processes, records, simulated
+from pathways._cluster import addresses, command_lines, credentials, local, processes, records, simulated
 from pathways._commands import cluster_commands, page
 from pathways._launchers import k8s
 
@@ -173,6 +173,9 @@ def _announce(args, cluster):
     if args.page is not None:
         fields["page"] = f"http://{cluster.page_address}/"
         lines.append(f"  its page        {_page_url(args, cluster)}")
+    if args.oidc_issuer and args.on == "local":
+        fields["authority"] = credentials.fields((records.identity_folder(args.name) / "operator.token").read_text())["authority"]
+        lines.append(f"  log in          pathways login {address} --token-from FILE --authority {fields['authority']}")
     lines += [] if args.simulated else [f"  add a host      pathways worker --join {address}"]
     lines.append("  stop it         pathways down")
     cluster_commands.say(args, {**fields, "name": args.name, "logs": str(cluster.folder)}, "\n".join(lines))

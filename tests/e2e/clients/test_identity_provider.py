@@ -122,8 +122,8 @@ def operator(tmp_path_factory):
 def cluster(operator, provider):
     up = operator("up", "--devices", "2", "--listen", "127.0.0.1:0", "--listen-proxy", "none", "--oidc-issuer", provider.url, "--oidc-audience", AUDIENCE,
                   "--oidc-ca", str(provider.authority), "--oidc-operators", "groups=operators")
-    text = operator("token", "create", "--user", "someone")
-    return {**up, "authority": text["authority"]}
+    assert operator("token", "create", "--user", "someone")["authority"] == up["authority"]
+    return up
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_what_does_not_count_is_refused_and_the_reason_is_said(provider, operato
         "is of another issuer": rsa.sign({**ada, "iss": "https://elsewhere.example"}),
         "names another algorithm": ec.sign(ada, header={"alg": "RS256", "kid": "ec"}),
         "has a wrong signature": strange.sign(ada),
-        "did not publish": rsa.sign(ada, header={"alg": "RS256", "kid": "other"}),
+        "does not publish": rsa.sign(ada, header={"alg": "RS256", "kid": "other"}),
         "has no user's name": rsa.sign({**ada, "sub": "../root"}),
         "has more than": rsa.sign({**ada, "filling": "x" * 4000}),
     }
