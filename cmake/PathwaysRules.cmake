@@ -54,7 +54,7 @@ function(pw_test name)
   pw_precompiled_test(pw_${name}_test)
   pw_unity(pw_${name}_test)
   pw_add_tests(${name} pw_${name}_test ${A_PROCESSES})
-  set_tests_properties(${${name}_tests} PROPERTIES TIMEOUT 240)
+  set_tests_properties(${${name}_tests} PROPERTIES TIMEOUT 600)  # the longest take one minute on an idle machine
   set(${name}_tests "${${name}_tests}" PARENT_SCOPE)
 endfunction()
 

@@ -40,7 +40,7 @@ UNDECLARED = {
     ".xla.NamedShardingProto": (NO_MEANING, ["metadata", "reduction_op"]),
     ".xla.ifrt.proxy.InitResponse.Device": (DEPRECATED, ["deprecated_attributes"]),
     ".tensorflow.ProfileOptions": (DEFAULT, ["device_type", "start_timestamp_ns", "duration_ms", "repository_path", "trace_options", "advanced_configuration",
-                                             "raise_error_on_start_failure", "session_id", "override_hostname"]),
+                                             "raise_error_on_start_failure", "session_id", "override_hostname", "enable_multipass"]),
     ".xla.ifrt.proxy.DestructArrayRequest": (DEPRECATED, ["array_handle_deprecated"]),
     ".xla.ifrt.proxy.DeleteArrayRequest": (DEPRECATED, ["array_handle_deprecated"]),
 }
