@@ -367,6 +367,11 @@ def test_no_option_of_up_is_ignored():
         "hang_limit",
         "client_grace",
         "host_grace",
+        "oidc_issuer",
+        "oidc_audience",
+        "oidc_user_claim",
+        "oidc_operators",
+        "oidc_keys",
     }
     passed_on |= {"checksum", "memory_limit", "device_options", "host_python", "python_memory", "python_processes"}
     options = vars(cli.parser().parse_args(["up"])).keys() - {"command", "function", "on", "default_image"}
@@ -394,6 +399,10 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "60",
                 "--host-grace",
                 "0",
+                "--oidc-issuer",
+                "https://id.example.org",
+                "--oidc-audience",
+                "pathways",
                 "--spill",
                 "--checksum",
                 "--memory-limit",
@@ -415,12 +424,14 @@ def test_options_reach_the_pods_that_they_concern(capsys):
     )
     (controller,), (worker,) = templates_of(found, "controller"), templates_of(found, "worker")
     up, join = ([*one["spec"]["containers"][0]["args"]] for one in (controller, worker))
-    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "client-grace", "host-grace")] == [
+    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "client-grace", "host-grace", "oidc-issuer", "oidc-audience")] == [
         "fifo",
         "sequential",
         "2.5",
         "60",
         "0",
+        "https://id.example.org",
+        "pathways",
     ]
     assert (
         "--spill" in up
