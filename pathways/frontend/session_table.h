@@ -27,7 +27,7 @@ class ClientSession;
 // The key of initialization_data for the companion token.
 inline constexpr char kCompanionKey[] = "pathways_companion";
 
-// What a server has done for its clients since its start, for its metrics.
+// Counts of the work that a server has done for its clients since its start, for its metrics.
 struct ServedCounts {
   uint64_t sessions = 0;                   // that were opened
   std::array<uint64_t, 64> requests = {};  // that were carried out, by kind (IfrtRequest::RequestCase); at 0: of unknown kinds

@@ -17,7 +17,7 @@ namespace pw::session {
 
 inline constexpr absl::Duration kLongestProfile = absl::Minutes(10);  // then it is given up
 
-// What a profile shows, and how large it may become.
+// The contents of a profile, and how large it may become.
 struct ProfileOptions {
   // All clients, and the events of the device runtimes; else the session's own computations and transfers alone.
   bool everything = false;

@@ -1,7 +1,7 @@
 // Settlement: tells hosts which requests of sessions are settled, so that they need not keep the names of commands any longer
 // (worker.proto, Settled). Commands that are under way hold their requests (names/unsettled_requests.h).
 //
-// What is settled costs no frame: it rides on frames for the host that go anyhow. It costs few bytes: hosts are told when kStep more
+// The settled requests cost no frame: they ride on frames for the host that go anyhow. They cost few bytes: hosts are told when kStep more
 // requests of a session are settled. So a host keeps the names of unsettled requests, of kStep more, and of those that were settled since
 // the last frame went to it.
 //

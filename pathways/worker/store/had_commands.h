@@ -36,7 +36,7 @@ class HadCommands {
  public:
   static constexpr size_t kMostKeptBytes = size_t{16} << 20;
 
-  // What a name stands for. kExpected, kPoisoned: an array; kQuery: a question of Execute.string_results.
+  // Kinds of names. kExpected, kPoisoned: an array; kQuery: a question of Execute.string_results.
   enum class Kind : uint8_t { kOp, kFetch, kQuery, kTransfer, kExpected, kPoisoned };
 
   struct Answer {

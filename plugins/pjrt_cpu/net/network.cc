@@ -16,7 +16,7 @@ constexpr int kFormTimeoutMs = 300000;  // the other processes load their plugin
 std::string KeyOf(int process) { return absl::StrCat("pathways-cpu/process/", process); }
 std::string WorldKeyOf(int node) { return absl::StrCat("pathways-cpu/world/", node); }
 
-// What a node of a key-value world publishes: "DEVICES ADDRESS".
+// The value that a node of a key-value world publishes: "DEVICES ADDRESS".
 std::string Published(int devices, const ProcessAddress& address) { return absl::StrCat(devices, " ", address.ToString()); }
 
 absl::Status ReadPublished(absl::string_view text, int* devices, ProcessAddress* address) {

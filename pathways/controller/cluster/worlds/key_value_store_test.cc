@@ -150,7 +150,7 @@ TEST(KeyValueStoreTest, TheKeysThatAreWaitedForAreLimitedToo) {
   EXPECT_FALSE(GetFrom(store, "1")->has_value());
 }
 
-// What the store should do: a map, and a list of waits.
+// A model of the store: a map, and a list of waits.
 struct Model {
   struct Wait {
     std::string key;
