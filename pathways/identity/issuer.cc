@@ -30,14 +30,9 @@ absl::StatusOr<JsonObject> Part(absl::string_view base64) {
   return object.ok() ? std::move(object) : Refused("is damaged");
 }
 
-const JsonValue* Find(const JsonObject& object, const std::string& name) {
-  const auto it = object.fields().find(name);
-  return it == object.fields().end() ? nullptr : &it->second;
-}
-
 // Returns whether a field is this text, or a list that contains it.
 bool Has(const JsonObject& claims, const std::string& name, const std::string& wanted) {
-  const JsonValue* value = Find(claims, name);
+  const JsonValue* value = FindField(claims, name);
   if (value == nullptr) return false;
   if (value->kind_case() == JsonValue::kStringValue) return value->string_value() == wanted;
   for (const JsonValue& item : value->list_value().values()) {
@@ -48,7 +43,7 @@ bool Has(const JsonObject& claims, const std::string& name, const std::string& w
 
 // Returns a field's time, or nullopt if it is absent or no number.
 std::optional<absl::Time> TimeIn(const JsonObject& claims, const std::string& name) {
-  const JsonValue* value = Find(claims, name);
+  const JsonValue* value = FindField(claims, name);
   if (value == nullptr || value->kind_case() != JsonValue::kNumberValue || !std::isfinite(value->number_value()))
     return std::nullopt;
   return absl::UnixEpoch() + absl::Seconds(value->number_value());
@@ -89,7 +84,7 @@ absl::StatusOr<Caller> Issuer::Admit(absl::string_view token, absl::Time now) co
   PW_ASSIGN_OR_RETURN(const JsonObject header, Part(parts[0]));
   std::string signature;
   if (!absl::WebSafeBase64Unescape(parts[2], &signature)) return Refused("is damaged");
-  if (Find(header, "crit") != nullptr) return Refused("needs an extension that this cluster does not have");
+  if (FindField(header, "crit") != nullptr) return Refused("needs an extension that this cluster does not have");
   const net::VerifyingKey* key = keys_->Find(StringField(header, "kid").value_or(""));
   if (key == nullptr) {
     if (ask_for_keys_) ask_for_keys_();

@@ -7,14 +7,11 @@
 #include "pathways/base/status_macros.h"
 
 namespace pw {
-namespace {
 
-const JsonValue* Find(const JsonObject& object, const std::string& name) {
+const JsonValue* FindField(const JsonObject& object, const std::string& name) {
   auto it = object.fields().find(name);
   return it == object.fields().end() ? nullptr : &it->second;
 }
-
-}  // namespace
 
 absl::Status MissingField(const std::string& name, absl::string_view kind) {
   return absl::InvalidArgumentError(absl::StrCat("it needs a field \"", name, "\", ", kind));
@@ -27,13 +24,13 @@ absl::StatusOr<JsonObject> ParseJson(absl::string_view text) {
 }
 
 absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
+  const JsonValue* value = FindField(object, name);
   if (value == nullptr || !value->has_struct_value()) return MissingField(name, "an object");
   return value->struct_value();
 }
 
 absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
+  const JsonValue* value = FindField(object, name);
   if (value == nullptr || !value->has_list_value()) return MissingField(name, "a list of objects");
   std::vector<JsonObject> objects;
   for (const JsonValue& item : value->list_value().values()) {
@@ -44,13 +41,13 @@ absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, c
 }
 
 absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
+  const JsonValue* value = FindField(object, name);
   if (value == nullptr || value->kind_case() != JsonValue::kStringValue) return MissingField(name, "a string");
   return value->string_value();
 }
 
 absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, const std::string& name) {
-  const JsonValue* value = Find(object, name);
+  const JsonValue* value = FindField(object, name);
   if (value == nullptr || !value->has_list_value()) return MissingField(name, "a list of numbers");
   std::vector<int64_t> numbers;
   for (const JsonValue& item : value->list_value().values()) {

@@ -18,6 +18,8 @@ using JsonValue = google::protobuf::Value;
 // Parses one object. INVALID_ARGUMENT if `text` is anything else.
 absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
 
+// Returns a field, or null if there is none.
+const JsonValue* FindField(const JsonObject& object, const std::string& name);
 // The error of a field that is not of this kind, such as "a string".
 absl::Status MissingField(const std::string& name, absl::string_view kind);
 // All of these return INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
