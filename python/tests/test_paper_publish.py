@@ -249,3 +249,11 @@ def test_who_wants_to_publish_what_is_in_no_commit_hears_it_before_anything_is_m
         with pytest.raises(SystemExit):
             paper_run.main()
         assert why in capsys.readouterr().err
+
+
+def test_a_page_says_how_far_numbers_are_from_those_of_the_run_before():
+    of = lambda rate: {"began": [], "runs": {}, "figures": {"10": {"rows": {"one island": {"rounds": [100.0] * 5}, "four islands": {"rounds": [rate] * 5}}}}}
+    before = _earlier.record({**of(50.0), "began": [{"begun": "day 90", "commit": "a", "command": "", "machine": {}}], "runs": {"10": [{"of": 0}]}})
+    assert before["verdicts"][0]["rounds"] == [0.5] * 5, "others may compute with the rounds"
+    assert "The medians of 1 comparisons differ from that run by a factor of 2.00" in _render.before({**of(100.0), "before": before})
+    assert _earlier.scatter(of(100.0)) == ""
