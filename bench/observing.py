@@ -70,9 +70,9 @@ def page_reader(cluster):
 
     def look(turn):
         nonlocal last
-        last = json.loads(get(f"http://{cluster.page_address}/api/gangs?after={last}", secret))["last"]
+        last = json.loads(get(f"{cluster.page_url}api/gangs?after={last}", secret))["last"]
         if turn % 4 == 0:
-            get(f"http://{cluster.page_address}/api/status", secret)
+            get(f"{cluster.page_url}api/status", secret)
 
     return Reader(PAGE_SECONDS, look)
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -238,13 +239,13 @@ absl::StatusOr<std::vector<KeptToken>> KeepTokens(const Options& options, pw::id
   return kept;
 }
 
-// Renews the controller's certificate every day.
-void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw::Executor* strand) {
+// Renews certificates every day.
+void RenewDaily(std::function<absl::Status()> renew, pw::Timers* timers, pw::Executor* strand) {
   timers->After(absl::Hours(24), strand, [=] {
-    if (const absl::Status status = identity->Renew(); !status.ok()) {
-      PW_LOG_ERROR << "the certificate was not renewed: " << status.message();
+    if (const absl::Status status = renew(); !status.ok()) {
+      PW_LOG_ERROR << "a certificate was not renewed: " << status.message();
     }
-    RenewDaily(identity, timers, strand);
+    RenewDaily(renew, timers, strand);
   });
 }
 
@@ -308,14 +309,16 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   sessions.identity = identity.get();
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
-  PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, [cluster](auto done) {
+  PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, tls, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });
                       }));
-  PW_ASSIGN_OR_RETURN(auto page, pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), &executor, &clock));
+  PW_ASSIGN_OR_RETURN(pw::Page page,
+                      pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), identity.get(), &executor, &clock));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
-  if (identity != nullptr) RenewDaily(identity.get(), &timers, cluster.get());
+  if (identity != nullptr) RenewDaily([renewed = identity.get()] { return renewed->Renew(); }, &timers, cluster.get());
+  if (page.reload != nullptr) RenewDaily(page.reload, &timers, cluster.get());
   PW_ASSIGN_OR_RETURN(
       const auto issuer_keys,
       pw::IssuerKeyReader::Start(options.issuer, identity == nullptr ? nullptr : identity->issuer(), &timers, cluster.get()));
@@ -327,7 +330,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
   metrics.reset();  // sends the cluster no more requests
-  page.reset();
+  page.server.reset();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });

@@ -106,7 +106,8 @@ struct OneHost {
     PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, environment));
     PW_RETURN_IF_ERROR(host->Join(std::move(finished)));
     joined.store(host.get());
-    PW_ASSIGN_OR_RETURN(metrics, pw::ServeMetrics(options.metrics, [this](auto done) { host->GetMetrics(std::move(done)); }));
+    PW_ASSIGN_OR_RETURN(metrics, pw::ServeMetrics(options.metrics, environment.credentials.tls,
+                                                  [this](auto done) { host->GetMetrics(std::move(done)); }));
     return absl::OkStatus();
   }
   // A device runtime cannot enter another world, so the process starts anew. Wakes main for that.
