@@ -61,6 +61,7 @@ struct Options {
   pw::MetricsFlags metrics;
   pw::PageFlags page;
   std::string usage_file;
+  std::string on_hang = "report";
   absl::Duration client_grace = absl::Minutes(10);
   absl::Duration host_grace = absl::Seconds(10);
   std::string listen_clients = "127.0.0.1:0";
@@ -172,6 +173,9 @@ void Declare(Options* options, pw::Flags* flags) {
   pw::DeclarePage(&options->page, flags);
   flags->Add("usage-file", &options->usage_file, "PATH",
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
+  flags->Add("on-hang", &options->on_hang, "report|end",
+             "what follows when a computation hangs (--hang-limit): report: it is reported; end: its client's session ends too, and the program gets an "
+             "exception that says where it hangs");
   flags->Add(
       "client-grace", &options->client_grace, "DURATION",
       "how long a client whose connection is broken may stay away: its session and arrays wait for so long; 0: they end at once");
@@ -273,7 +277,20 @@ pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImp
   return contents;
 }
 
+// Ends the sessions of clients whose computations hang.
+void EndSessionsThatHang(pw::controller::ClusterImpl* cluster, const std::shared_ptr<pw::session::SessionService>& service) {
+  cluster->Post([cluster, weak = std::weak_ptr(service)] {
+    cluster->OnHang([cluster, weak](pw::SessionId session, const std::string& text) {
+      // Not inside the call of the part that watches the session.
+      cluster->Post([weak, session, text] {
+        if (const auto ending = weak.lock()) ending->EndSession(session, absl::DeadlineExceededError(text));
+      });
+    });
+  });
+}
+
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+  if (options.on_hang != "report" && options.on_hang != "end") return absl::InvalidArgumentError("--on-hang must be report or end");
   if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
   if (options.host_grace < absl::ZeroDuration() || options.host_grace > kLongestGrace)
@@ -308,6 +325,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   sessions.make_key = pw::RandomKey;
   sessions.identity = identity.get();
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
+  if (options.on_hang == "end") EndSessionsThatHang(cluster.get(), service);
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
   PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, tls, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });

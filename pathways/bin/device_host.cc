@@ -259,6 +259,7 @@ worker::Environment DeviceHost::ForWorker() {
   worker.checksum = options_.checksum;
   worker.shares_memory = options_.shared_memory;
   worker.examine_machine = ExamineMachine;
+  worker.native_stacks = environment_.native_stacks;
   return worker;
 }
 

@@ -85,6 +85,7 @@ class DeviceHost {
     net::Transport* lanes;               // to clients (lanes/lane_end.h); null: clients cannot connect to this host
     identity::Credentials credentials;   // of the transports
     worker::WorldLink* world = nullptr;  // the host's place in the world of its island; null: the island is none
+    std::function<std::string()> native_stacks = nullptr;  // of worker::Environment
   };
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;

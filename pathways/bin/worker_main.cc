@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/memory/machine_memory.h"
 #include "pathways/base/process/flags.h"
 #include "pathways/base/process/open_files.h"
 #include "pathways/base/process/stop_signal.h"
+#include "pathways/base/process/thread_stacks.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/thread_pool.h"
@@ -125,6 +127,9 @@ struct OneHost {
   }
 };
 
+// Returns the stacks of this process's threads, with the names that this program's own file has.
+std::string Stacks() { return pw::StacksOfThreads(absl::Symbolize); }
+
 // Waits until the process should stop, then ends it.
 template <class Hosts>
 [[noreturn]] void WaitAndStop(const Options& options, pw::StopSignal* stop, Hosts* hosts, const absl::Status* outcome) {
@@ -180,7 +185,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   starter.Post([&] {
     const auto finished = pw::StopProcess(&outcome);
     const absl::Status started =
-        host.Start(options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get()}, finished);
+        host.Start(options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get(), Stacks}, finished);
     if (!started.ok() && !host.stopping.load()) finished(started);
   });
   WaitAndStop(options, stop, &host, &outcome);
@@ -189,6 +194,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  absl::InitializeSymbolizer(argv[0]);
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
   setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // hides XLA's log lines; its errors come as statuses

@@ -87,6 +87,13 @@ struct HangStatus {
   double seconds = 0;   // on its devices, when the hosts were last asked
   std::optional<double> predicted_seconds;
   std::vector<Part> parts;  // hosts that have not finished
+  // The threads of a process on which it may wait, as of when it was named.
+  struct Stack {
+    std::string host;
+    std::string process;  // in words
+    std::string text;
+  };
+  std::vector<Stack> stacks = {};
 };
 
 struct StatusReport {

@@ -52,6 +52,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   // Starts to listen. Returns the address with the actual port.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
 
+  // Ends a session with this status, which its client gets. Does nothing if there is no such session. On the strand.
+  void EndSession(SessionId session, const absl::Status& status) { End(session.v, status); }
   // Ends all sessions with this status and closes all connections. On the strand; the last call.
   void Stop(const absl::Status& status);
 

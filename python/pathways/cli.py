@@ -214,6 +214,9 @@ def parser():
     up.add_argument("--hang-limit", type=float, metavar="S",
                     help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
                          "after six times as long")
+    up.add_argument("--on-hang", choices=("report", "end"),
+                    help="end: when a computation hangs, its program gets an exception that says where, and its session ends; report: it is reported only (the "
+                         "default)")
     up.add_argument("--client-grace", type=float, metavar="S",
                     help="how long a program whose connection to the controller is broken may stay away: its arrays wait for S seconds (default 600); 0: "
                          "they are freed at once")

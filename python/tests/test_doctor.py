@@ -92,6 +92,10 @@ def test_a_hang_is_an_error_that_names_program_and_hosts():
     assert found.level == ERROR and "9 of client 2" in found.where
     for said in ("31.0 s", "0.2 s were predicted", "jit_step", "host h0: launched, not finished", "host h1: does not answer"):
         assert said in found.text
+    hang["stacks"] = [{"host": "h0", "process": "the worker", "text": "  pw-executor 7:\n    Run  (pathways-worker)\n"},
+                      {"host": "h0", "process": "the program of client 2", "text": "  MainThread at train.py:7 in <module>: loss.item()\n    File \"train.py\", line 7\n"}]
+    text = cluster_checks.hangs({"hangs": [hang]})[0].text
+    assert "the program of client 2: MainThread at train.py:7 in <module>: loss.item()" in text and "pw-executor" not in text and "File" not in text
     del hang["predicted_seconds"]
     assert "first run" in cluster_checks.hangs({"hangs": [hang]})[0].text
     assert levels(cluster_checks.hangs({})) == [OK]

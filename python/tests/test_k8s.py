@@ -368,6 +368,7 @@ def test_no_option_of_up_is_ignored():
         "spill",
         "dispatch",
         "hang_limit",
+        "on_hang",
         "client_grace",
         "host_grace",
         "oidc_issuer",

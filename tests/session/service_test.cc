@@ -91,6 +91,21 @@ TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
   EXPECT_EQ(t.service->num_sessions(), 1);
 }
 
+TEST(SessionServiceTest, ASessionThatIsEndedTellsItsClientWhyAndHarmsNoOther) {
+  ServedCluster t;
+  Stranger first(&t), second(&t);
+  first.Hello();
+  second.Hello();
+  const uint64_t session = first.heard.back().welcome().session();
+  t.service->EndSession(SessionId(session), absl::DeadlineExceededError("computation 7 hangs"));
+  t.service->EndSession(SessionId(99), absl::DeadlineExceededError("nobody"));
+  t.Run();
+  EXPECT_EQ(first.ended(), absl::DeadlineExceededError("computation 7 hangs"));
+  EXPECT_TRUE(first.closed);
+  EXPECT_FALSE(second.closed);
+  EXPECT_EQ(t.service->num_sessions(), 1);
+}
+
 TEST(SessionServiceTest, WhoeverComesBackTooLateIsToldSoIfItShowsItsKey) {
   ServedCluster t(1, 4, absl::Minutes(10));
   std::optional<Stranger> first(std::in_place, &t);

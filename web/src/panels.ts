@@ -115,6 +115,14 @@ export class Owners {
 export class Hangs {
   readonly element = h("div", { class: "hangs" });
   private shown = "";
+  private readonly opened = new Set<string>(); // the stacks that the reader has opened
+
+  private stack(key: string, { host, process, text }: { host: string; process: string; text: string }): HTMLElement {
+    const details = h("details", {}, h("summary", {}, `threads of ${process}`, h("em", {}, ` as ${host} tells`)), h("pre", {}, text));
+    details.open = this.opened.has(key);
+    details.addEventListener("toggle", () => (details.open ? this.opened.add(key) : this.opened.delete(key)));
+    return details;
+  }
 
   set(view: View): void {
     const key = JSON.stringify(view.report.hangs);
@@ -131,6 +139,7 @@ export class Hangs {
           { class: "hang" },
           h("p", {}, swatch, h("b", {}, one.program || "(unnamed)"), ` computation ${one.computation} of client ${one.client}`, h("em", {}, ` ${duration(one.seconds)}, ${predicted}`)),
           h("ul", {}, ...one.hosts.map((host) => h("li", {}, h("span", {}, host.name), host.state))),
+          ...one.stacks.map((stack) => this.stack(`${one.client} ${one.computation} ${stack.host} ${stack.process}`, stack)),
         );
       }),
     );

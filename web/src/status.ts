@@ -55,6 +55,7 @@ export interface Hang {
   seconds: number;
   predicted_seconds?: number;
   hosts: { name: string; state: string }[];
+  stacks: { host: string; process: string; text: string }[]; // of the threads on which it may wait, when it was named
 }
 
 export interface ClusterEvent {

@@ -45,6 +45,15 @@ class FakeDataflow : private dataflow::Links, private Executor {
       examination.set_release("fake");
       return examination.SerializeAsString();
     });
+    Add("stacks", [](const std::string& argument) {
+      ::pathways::v1::StackQuestion question;
+      ::pathways::v1::Stacks stacks;
+      for (int i = 0; question.ParseFromString(argument) && i < question.sessions_size(); ++i) {
+        stacks.add_processes()->set_name("the program of client " + std::to_string(question.sessions(i)));
+        stacks.mutable_processes(i)->set_text("MainThread at train.py:7\nE1128 a forged line\x1b[2J");
+      }
+      return stacks.SerializeAsString();
+    });
     Add("trace", [this](const std::string& argument) {
       ::pathways::v1::EndRecording how;
       if (how.ParseFromString(argument)) profile_ = how.host();

@@ -175,7 +175,7 @@ class Security:
 
 
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security(),
-               client_grace=None, host_grace=None):
+               client_grace=None, host_grace=None, on_hang=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]
@@ -187,6 +187,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args += ["--usage-file", usage_file]
     if hang_limit is not None:
         args.append(f"--hang-limit={hang_limit}s")
+    if on_hang is not None:
+        args.append(f"--on-hang={on_hang}")
     if client_grace is not None:
         args.append(f"--client-grace={client_grace}s")
     if host_grace is not None:

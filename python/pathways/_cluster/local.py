@@ -64,7 +64,7 @@ class Cluster:
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None, metrics_host="127.0.0.1",
-                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None,
+                 hang_limit=None, on_hang=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None,
                  device_options=()):
         self.shape = shape
         self.folder = pathlib.Path(folder)
@@ -84,6 +84,7 @@ class Cluster:
         self.dispatch = dispatch
         self.usage_file = usage_file  # the controller's records of users' usage; None: it keeps none
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice
+        self.on_hang = on_hang  # "end": the session of a computation that hangs ends too; None: it is reported only
         self.client_grace = client_grace  # seconds; None: the controller's own choice
         self.host_grace = host_grace  # seconds; None: the controller's own choice
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
@@ -159,7 +160,7 @@ class Cluster:
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                         self.dispatch, self.hang_limit, usage_file=self.usage_file, security=self.security,
-                                        client_grace=self.client_grace, host_grace=self.host_grace)
+                                        client_grace=self.client_grace, host_grace=self.host_grace, on_hang=self.on_hang)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)

@@ -1,5 +1,6 @@
 """The checks of `pathways doctor` that look at a cluster, through the status report of its controller (docs/status.md). Pure."""
 
+from pathways._commands import status_text
 from pathways._commands.findings import ERROR, OK, WARNING, Finding
 from pathways._commands.status_text import amount
 
@@ -97,10 +98,11 @@ def hangs(report):
         parts = "; ".join(f"host {host['name']}: {host['state']}" for host in hang["hosts"])
         predicted = f"{hang['predicted_seconds']:.1f} s were predicted" if "predicted_seconds" in hang else "it is a first run"
         program = f" ({hang['program']})" if hang.get("program") else ""
+        lines = "".join(f". {line}" for line in status_text.python_lines(hang))
         found.append(Finding(ERROR, "hangs", f"computation {hang['computation']} of client {hang['client']}",
-                             f"has had its devices for {hang['seconds']:.1f} s, where {predicted}{program}. Not finished: {parts}",
-                             "look at the hosts that have not arrived or launched first; a Python function that the program calls may hang too. "
-                             "Ending the client's program frees the devices"))
+                             f"has had its devices for {hang['seconds']:.1f} s, where {predicted}{program}. Not finished: {parts}{lines}",
+                             "look at the hosts that have not arrived or launched first; a Python function that the program calls may hang too: 'pathways status "
+                             "--json' has the stacks of all threads (hangs, stacks). Ending the client's program frees the devices"))
     return found or [Finding(OK, "hangs", "all computations", "none takes far longer than was predicted")]
 
 
