@@ -174,7 +174,8 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("usage-file", &options->usage_file, "PATH",
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
   flags->Add("on-hang", &options->on_hang, "report|end",
-             "what follows when a computation hangs (--hang-limit): report: it is reported; end: its client's session ends too, and the program gets an "
+             "what follows when a computation hangs (--hang-limit): report: it is reported; end: its client's session ends too, "
+             "and the program gets an "
              "exception that says where it hangs");
   flags->Add(
       "client-grace", &options->client_grace, "DURATION",
@@ -290,7 +291,8 @@ void EndSessionsThatHang(pw::controller::ClusterImpl* cluster, const std::shared
 }
 
 absl::Status Serve(const Options& options, pw::StopSignal* stop) {
-  if (options.on_hang != "report" && options.on_hang != "end") return absl::InvalidArgumentError("--on-hang must be report or end");
+  if (options.on_hang != "report" && options.on_hang != "end")
+    return absl::InvalidArgumentError("--on-hang must be report or end");
   if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
   if (options.host_grace < absl::ZeroDuration() || options.host_grace > kLongestGrace)

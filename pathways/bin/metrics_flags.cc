@@ -40,9 +40,10 @@ void Answer(const MetricsSource& source, const std::string& token, const http::R
 }  // namespace
 
 void DeclareMetrics(MetricsFlags* options, Flags* flags) {
-  flags->Add("listen-metrics", &options->listen, "ADDRESS",
-             "show metrics to Prometheus at http://ADDRESS/metrics: HOST:PORT (port 0 picks a free one), or unix:PATH. An "
-             "address that other machines reach has HTTPS, with the certificate of this process in the cluster; default: nowhere");
+  flags->Add(
+      "listen-metrics", &options->listen, "ADDRESS",
+      "show metrics to Prometheus at http://ADDRESS/metrics: HOST:PORT (port 0 picks a free one), or unix:PATH. An "
+      "address that other machines reach has HTTPS, with the certificate of this process in the cluster; default: nowhere");
   flags->Add("metrics-token-file", &options->token_file, "PATH",
              "of --listen-metrics on a port: a file with the secret that a reader shows, as 'Authorization: Bearer SECRET'");
   flags->Add("metrics-port-file", &options->port_file, "PATH", "file for that address, once it is listened on");

@@ -184,8 +184,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   absl::Status outcome;
   starter.Post([&] {
     const auto finished = pw::StopProcess(&outcome);
-    const absl::Status started =
-        host.Start(options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get(), Stacks}, finished);
+    const absl::Status started = host.Start(
+        options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get(), Stacks}, finished);
     if (!started.ok() && !host.stopping.load()) finished(started);
   });
   WaitAndStop(options, stop, &host, &outcome);

@@ -136,7 +136,14 @@ void WriteHang(const HangStatus& hang, JsonWriter& json) {
     json.BeginObject().Key("name").String(part.host).Key("state").String(part.state).EndObject();
   json.EndArray().Key("stacks").BeginArray();
   for (const HangStatus::Stack& stack : hang.stacks)
-    json.BeginObject().Key("host").String(stack.host).Key("process").String(stack.process).Key("text").String(stack.text).EndObject();
+    json.BeginObject()
+        .Key("host")
+        .String(stack.host)
+        .Key("process")
+        .String(stack.process)
+        .Key("text")
+        .String(stack.text)
+        .EndObject();
   json.EndArray().EndObject();
 }
 

@@ -69,7 +69,7 @@ struct Environment {
   bool checksum = false;      // transfers to other workers are checksummed
   bool shares_memory = true;  // with other processes of this machine
   std::function<pathways::v1::Examination()>
-      examine_machine;            // describes the machine, without the launches; null: an empty answer
+      examine_machine;                         // describes the machine, without the launches; null: an empty answer
   std::function<std::string()> native_stacks;  // returns the stacks of this process's threads; null: they are not told
   bool peers_in_process = false;               // the other workers are in this process: data is passed to them without a copy
 };

@@ -122,7 +122,8 @@ std::string LineOf(void* address, const Symbolize& symbolize) {
   char name[256] = "";
   if (symbolize && symbolize(call, name, sizeof(name))) return absl::StrCat("  ", name, "  (", FileName(found.dli_fname), ")\n");
   if (known && found.dli_sname != nullptr) return absl::StrCat("  ", found.dli_sname, "  (", FileName(found.dli_fname), ")\n");
-  const auto offset = known ? static_cast<uint64_t>(call - static_cast<const char*>(found.dli_fbase)) : reinterpret_cast<uint64_t>(call);
+  const auto offset =
+      known ? static_cast<uint64_t>(call - static_cast<const char*>(found.dli_fbase)) : reinterpret_cast<uint64_t>(call);
   return absl::StrCat("  0x", absl::Hex(offset), "  (", FileName(found.dli_fname), ")\n");
 }
 
@@ -151,7 +152,8 @@ std::string StacksOfThreads(const Symbolize& symbolize) {
   const std::lock_guard lock(*one_at_a_time);
   Prepare();
   std::map<std::vector<void*>, std::vector<std::string>> threads;  // by stack
-  for (const pid_t thread : Threads()) threads[StackOf(thread, ++last_question)].push_back(absl::StrCat(NameOf(thread), " ", thread));
+  for (const pid_t thread : Threads())
+    threads[StackOf(thread, ++last_question)].push_back(absl::StrCat(NameOf(thread), " ", thread));
   std::string text;
   for (const auto& [stack, names] : threads) {
     if (text.size() > kMostBytes - (kMostFrames << 8)) return text + kCut;

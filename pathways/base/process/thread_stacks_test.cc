@@ -76,7 +76,8 @@ TEST(StacksOfThreads, ThreadsWithTheSameStackStandTogether) {
   for (int i = 0; i < 8; ++i) pool.push_back(std::make_unique<Waiting>("one-of-eight"));
   const std::string text = StacksOfThreads(nullptr);
   size_t headings = 0;
-  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) headings += text.compare(at, 12, "one-of-eight") == 0 ? 1 : 0;
+  for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+    headings += text.compare(at, 12, "one-of-eight") == 0 ? 1 : 0;
   EXPECT_EQ(headings, 1u) << text;
 }
 

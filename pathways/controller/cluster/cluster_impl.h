@@ -117,7 +117,9 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   // Answers the status without examining the machines of the hosts: for a page that asks every second.
   void GetPageStatus(ResultCallback<std::string> done) { GatherJson(std::nullopt, /*examine=*/false, std::move(done)); }
   // Sets the listener for computations that hang (Observation::OnHang). On the strand.
-  void OnHang(std::function<void(SessionId session, const std::string& text)> listener) { observation_->OnHang(std::move(listener)); }
+  void OnHang(std::function<void(SessionId session, const std::string& text)> listener) {
+    observation_->OnHang(std::move(listener));
+  }
   // Returns the computations that have ended since record `after`, and those under way, as JSON (gang_report.h).
   std::string GetGangs(uint64_t after);
   // Returns the loaded programs of many nodes as JSON (program_report.h).

@@ -112,7 +112,8 @@ class Housekeeping {
   void ReadProfile(HostId host, const ::pathways::v1::ProfilePart& part,
                    std::function<void(absl::StatusOr<::pathways::v1::ProfilePiece>)> done);
   // Asks a host for stacks. `done` runs once, maybe inside the call; a host that is lost or does not know the question has none.
-  void ReadStacks(HostId host, const ::pathways::v1::StackQuestion& question, std::function<void(const ::pathways::v1::Stacks&)> done);
+  void ReadStacks(HostId host, const ::pathways::v1::StackQuestion& question,
+                  std::function<void(const ::pathways::v1::Stacks&)> done);
   // Makes the hosts free the objects in `what`. Skips hosts that are not present.
   void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
 

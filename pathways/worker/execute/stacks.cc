@@ -49,10 +49,12 @@ void Stacks::AskProgram(SessionId session, const std::shared_ptr<Answer>& answer
   request.session = session;
   request.callback = SessionPython::kStacksCallback;
   request.result_bytes = {SessionPython::kStackBytes};
-  parts_.calls->Call(request, [told = Expect(answer, absl::StrFormat("the program of client %d", session.v))](device::HostCallReply reply) {
-    if (!reply.ok()) return told(reply.status());
-    told(reply->size() == 1 ? absl::StatusOr<std::string>(std::string((*reply)[0].view())) : absl::InternalError("the answer has no text"));
-  });
+  parts_.calls->Call(
+      request, [told = Expect(answer, absl::StrFormat("the program of client %d", session.v))](device::HostCallReply reply) {
+        if (!reply.ok()) return told(reply.status());
+        told(reply->size() == 1 ? absl::StatusOr<std::string>(std::string((*reply)[0].view()))
+                                : absl::InternalError("the answer has no text"));
+      });
 }
 
 void Stacks::Collect(const v1::StackQuestion& question, Done done) {

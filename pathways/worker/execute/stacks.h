@@ -32,8 +32,9 @@ class Stacks {
     WorkerContext* context;
     HostCalls* calls;
     Functions* functions;
-    Timers* timers;                       // may be null
-    std::shared_ptr<Executor> threads;    // starts each task at once (base/threads/growing_pool.h); null: the worker's own stacks are not told
+    Timers* timers;  // may be null
+    std::shared_ptr<Executor>
+        threads;  // starts each task at once (base/threads/growing_pool.h); null: the worker's own stacks are not told
     std::function<std::string()> native;  // returns the worker's own stacks; may take a second. Null: they are not told
   };
   explicit Stacks(Parts parts) : parts_(std::move(parts)) {}

@@ -104,8 +104,8 @@ template <class Question, class Report>
 void AddSlowQuestion(dataflow::Operators* operators, std::string name, WorkerContext* context, dataflow::Runtime* runtime,
                      std::function<void(const Question&, std::function<void(const Report&)>)> ask) {
   operators->Add(std::move(name),
-                 [context, runtime, ask = std::move(ask)](
-                     const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+                 [context, runtime,
+                  ask = std::move(ask)](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
                    return std::make_unique<SlowQuestion<Question, Report>>(context, runtime, ask);
                  });
 }

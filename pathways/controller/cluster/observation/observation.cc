@@ -213,12 +213,14 @@ void Observation::AskForStacks(const HangWatch::Hang& hang, const Examinations& 
   asking_for_stacks_ += late.size();
   const auto left = std::make_shared<size_t>(late.size());
   for (const HostId host : late) {
-    housekeeping_->ReadStacks(host, question, [this, alive = std::weak_ptr<bool>(alive_), gang = hang.gang.gang, host, left](const ::pathways::v1::Stacks& stacks) {
-      if (alive.expired()) return;
-      --asking_for_stacks_;
-      AddStacks(gang, host, stacks);
-      if (--*left == 0) Tell(gang);
-    });
+    housekeeping_->ReadStacks(
+        host, question,
+        [this, alive = std::weak_ptr<bool>(alive_), gang = hang.gang.gang, host, left](const ::pathways::v1::Stacks& stacks) {
+          if (alive.expired()) return;
+          --asking_for_stacks_;
+          AddStacks(gang, host, stacks);
+          if (--*left == 0) Tell(gang);
+        });
   }
 }
 

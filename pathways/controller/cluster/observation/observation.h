@@ -77,7 +77,7 @@ class Observation {
   HangWatch watch_;
   const usage::Store store_usage_;  // may be null
   usage::UsageMeter usage_;
-  std::function<void(SessionId, double)> on_device_seconds_;  // may be null
+  std::function<void(SessionId, double)> on_device_seconds_;    // may be null
   std::function<void(SessionId, const std::string&)> on_hang_;  // may be null
   absl::Time usage_stored_;
   bool asking_ = false;
