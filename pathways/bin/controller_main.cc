@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -28,6 +29,7 @@
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
+#include "pathways/bin/examine_machine.h"
 #include "pathways/bin/issuer_flags.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/page_flags.h"
@@ -278,6 +280,22 @@ pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImp
   return contents;
 }
 
+// Makes status reports describe this machine and the controller's certificates. `of_page`: null: the page has none. `examining` runs
+// tasks that may wait; it outlives the cluster.
+void DescribeItself(const Options& options, const pw::identity::ClusterIdentity* identity, std::shared_ptr<pw::net::Tls> of_page,
+                    pw::Executor* examining, pw::controller::ClusterOptions* cluster) {
+  const std::string folder_of_usage = options.usage_file.substr(0, options.usage_file.rfind('/') + 1);
+  const auto machine = std::make_shared<const pw::MachineExaminer>(
+      pw::MachineExaminer::Environment{{folder_of_usage, options.identity}, examining, nullptr});
+  cluster->examine_machine = [machine] { return machine->Examine(); };
+  cluster->list_certificates = [identity, of_page = std::move(of_page)] {
+    std::map<std::string, absl::Time> ends;
+    if (identity != nullptr) ends = {{"authority", identity->authority_ends()}, {"controller", identity->tls()->shown_until()}};
+    if (of_page != nullptr) ends["page"] = of_page->shown_until();
+    return ends;
+  };
+}
+
 // Ends the sessions of clients whose computations hang.
 void EndSessionsThatHang(pw::controller::ClusterImpl* cluster, const std::shared_ptr<pw::session::SessionService>& service) {
   cluster->Post([cluster, weak = std::weak_ptr(service)] {
@@ -290,20 +308,24 @@ void EndSessionsThatHang(pw::controller::ClusterImpl* cluster, const std::shared
   });
 }
 
-absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+absl::Status Check(const Options& options) {
   if (options.on_hang != "report" && options.on_hang != "end")
     return absl::InvalidArgumentError("--on-hang must be report or end");
   if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
   if (options.host_grace < absl::ZeroDuration() || options.host_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--host-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+  PW_RETURN_IF_ERROR(Check(options));
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   pw::WallClock wall_clock;
   std::unique_ptr<pw::usage::UsageWriter> usage;
-  std::unique_ptr<pw::ThreadPool> disk;
+  pw::ThreadPool disk("pw-usage", 1), examining("pw-disk", 1);
   if (!options.usage_file.empty()) {
-    disk = std::make_unique<pw::ThreadPool>("pw-usage", 1);
-    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, disk.get(), cluster_options.wall_clock));
+    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, &disk, cluster_options.wall_clock));
     PW_ASSIGN_OR_RETURN(cluster_options.used_today, usage->DeviceSecondsToday());
     cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
   }
@@ -314,6 +336,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.host_grace = options.host_grace;
   // Called before any client connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
+  PW_ASSIGN_OR_RETURN(const pw::PageSecurity security, pw::SecurePage(options.page, identity.get()));
+  DescribeItself(options, identity.get(), security.tls, &examining, &cluster_options);
   // Destroyed in the reverse order: clients, timers, connections, the executor and its remaining tasks, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
@@ -332,13 +356,13 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, tls, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });
                       }));
-  PW_ASSIGN_OR_RETURN(pw::Page page,
-                      pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), identity.get(), &executor, &clock));
+  PW_ASSIGN_OR_RETURN(auto page,
+                      pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), security, &executor, &clock));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
   if (identity != nullptr) RenewDaily([renewed = identity.get()] { return renewed->Renew(); }, &timers, cluster.get());
-  if (page.reload != nullptr) RenewDaily(page.reload, &timers, cluster.get());
+  if (security.reload != nullptr) RenewDaily(security.reload, &timers, cluster.get());
   PW_ASSIGN_OR_RETURN(
       const auto issuer_keys,
       pw::IssuerKeyReader::Start(options.issuer, identity == nullptr ? nullptr : identity->issuer(), &timers, cluster.get()));
@@ -350,7 +374,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   const std::string reason = stop->Wait(options.exit_with_parent);
   PW_LOG_INFO << "controller: stopping: " << reason;
   metrics.reset();  // sends the cluster no more requests
-  page.server.reset();
+  page.reset();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
   cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });

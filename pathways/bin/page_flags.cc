@@ -69,8 +69,9 @@ bool WantsTls(const PageFlags& options, const net::Address& address) {
   return options.tls == "on" || (options.tls == "auto" && (!StaysOnThisMachine(address) || !options.certificate.empty()));
 }
 
-// Sets the members of `page` that concern encryption.
-absl::Status AddTls(const PageFlags& options, const net::Address& address, identity::ClusterIdentity* identity, Page* page) {
+// Fills in `page`.
+absl::Status AddTls(const PageFlags& options, const net::Address& address, identity::ClusterIdentity* identity,
+                    PageSecurity* page) {
   if (options.tls != "on" && options.tls != "off" && options.tls != "auto")
     return absl::InvalidArgumentError("--page-tls must be on, off or auto");
   if (options.certificate.empty() != options.key.empty())
@@ -91,7 +92,15 @@ absl::Status AddTls(const PageFlags& options, const net::Address& address, ident
                      "--page-tls off shows the page without encryption"));
   }
   PW_ASSIGN_OR_RETURN(page->tls, identity->ServeNames(Names(options, address)));
+  page->authority = identity->authority_certificate();
   return absl::OkStatus();
+}
+
+absl::StatusOr<net::Address> AddressOf(const PageFlags& options) {
+  PW_ASSIGN_OR_RETURN(net::Address address, net::ParseAddress(options.listen));
+  if (address.kind == net::Address::Kind::kUnix)
+    return absl::InvalidArgumentError("--listen-page: browsers reach HOST:PORT only, such as 127.0.0.1:9500");
+  return address;
 }
 
 void WarnOfPlainText(const std::string& listen) {
@@ -133,38 +142,41 @@ void DeclarePage(PageFlags* options, Flags* flags) {
   flags->Add("page-port-file", &options->port_file, "PATH", "file for that address, once it is listened on");
 }
 
-absl::StatusOr<Page> ServePage(const PageFlags& options, PageContents contents, identity::ClusterIdentity* identity,
-                               Executor* executor, Clock* clock) {
-  Page page;
+absl::StatusOr<PageSecurity> SecurePage(const PageFlags& options, identity::ClusterIdentity* identity) {
+  PageSecurity page;
   if (options.listen.empty()) return page;
-  PW_ASSIGN_OR_RETURN(const net::Address address, net::ParseAddress(options.listen));
-  if (address.kind == net::Address::Kind::kUnix)
-    return absl::InvalidArgumentError("--listen-page: browsers reach HOST:PORT only, such as 127.0.0.1:9500");
+  PW_ASSIGN_OR_RETURN(const net::Address address, AddressOf(options));
   PW_RETURN_IF_ERROR(AddTls(options, address, identity, &page));
+  return page;
+}
+
+absl::StatusOr<std::unique_ptr<http::Server>> ServePage(const PageFlags& options, PageContents contents,
+                                                        const PageSecurity& security, Executor* executor, Clock* clock) {
+  if (options.listen.empty()) return nullptr;
+  PW_ASSIGN_OR_RETURN(const net::Address address, AddressOf(options));
   http::Site::Options site_options{
       .hosts = InRequests(Names(options, address)), .sources = std::move(contents.sources), .make_key = RandomKey};
   PW_ASSIGN_OR_RETURN(site_options.secret, ReadSecret("--page-token-file", options.token_file));
-  if (page.tls != nullptr || StaysOnThisMachine(address)) {
+  if (security.tls != nullptr || StaysOnThisMachine(address)) {
     site_options.admit = std::move(contents.admit);
   } else {
     WarnOfPlainText(options.listen);
   }
   if (!options.logs.empty()) site_options.sources["logs"] = LogSource(options.logs);
   PW_ASSIGN_OR_RETURN(http::StaticFiles files, http::StaticFiles::Load(options.files));
-  if (page.tls != nullptr && page.reload == nullptr)
-    files.Add("/authority.crt", {"application/x-x509-ca-cert", identity->authority_certificate()});
+  if (!security.authority.empty()) files.Add("/authority.crt", {"application/x-x509-ca-cert", security.authority});
   const auto site = http::Site::Create(std::move(site_options), std::move(files), executor, clock);
-  PW_ASSIGN_OR_RETURN(page.server, http::Server::Listen(options.listen,
+  PW_ASSIGN_OR_RETURN(auto server, http::Server::Listen(options.listen,
                                                         [site](const http::Request& request, http::Server::Answer answer) {
                                                           site->Answer(request, std::move(answer));
                                                         },
-                                                        {.connections = kConnections, .tls = page.tls}));
-  const std::string listening(absl::StripPrefix(page.server->address(), "tcp:"));
-  const char* const scheme = page.tls == nullptr ? "http" : "https";
+                                                        {.connections = kConnections, .tls = security.tls}));
+  const std::string listening(absl::StripPrefix(server->address(), "tcp:"));
+  const char* const scheme = security.tls == nullptr ? "http" : "https";
   if (!options.port_file.empty()) PW_RETURN_IF_ERROR(WritePortFile(options.port_file, absl::StrCat(listening, "\n", scheme)));
   PW_LOG_INFO << "the page for operators is at " << scheme << "://" << listening
               << "; 'pathways page' prints an address that logs in";
-  return page;
+  return server;
 }
 
 }  // namespace pw

@@ -40,16 +40,19 @@ struct PageContents {
   http::Site::Admit admit;                            // null: the cluster has no tokens
 };
 
-// The page's server, and the means to renew what it shows.
-struct Page {
-  std::unique_ptr<http::Server> server;  // null: no address is given
+// The page's encryption.
+struct PageSecurity {
   std::shared_ptr<net::Tls> tls;         // null: the page is not encrypted
+  std::string authority;                 // the certificate of the cluster's authority, if it certifies the page; else empty
   std::function<absl::Status()> reload;  // reads the files of a certificate of another authority again; null: there are none
 };
 
-// Serves the page. `identity`: the cluster's, which certifies the page; null: the cluster has none. INVALID_ARGUMENT names the missing or wrong flag;
-// NOT_FOUND: the page is not installed. `executor` and `clock` outlive the server and its posted tasks.
-absl::StatusOr<Page> ServePage(const PageFlags& options, PageContents contents, identity::ClusterIdentity* identity,
-                               Executor* executor, Clock* clock);
+// Prepares the page's encryption. `identity`: the cluster's, which certifies the page; null: the cluster has none. INVALID_ARGUMENT
+// names the missing or wrong flag.
+absl::StatusOr<PageSecurity> SecurePage(const PageFlags& options, identity::ClusterIdentity* identity);
+// Serves the page. Returns null if no address is given. INVALID_ARGUMENT: as above; NOT_FOUND: the page is not installed. `executor`
+// and `clock` outlive the server and its posted tasks.
+absl::StatusOr<std::unique_ptr<http::Server>> ServePage(const PageFlags& options, PageContents contents,
+                                                        const PageSecurity& security, Executor* executor, Clock* clock);
 
 }  // namespace pw

@@ -35,6 +35,7 @@ struct HostStatus {
   std::optional<::pathways::v1::MetricsReport> metrics;    // none: the host did not answer in time
   std::optional<::pathways::v1::Examination> examination;  // none: not asked for, or not answered in time
   double clock_ahead_seconds = 0;                          // its machine's clock minus the controller's; with an examination
+  std::optional<double> certificate_seconds = {};          // until its certificate ends; with an examination
 };
 
 struct ClientStatus {
@@ -115,6 +116,8 @@ struct StatusReport {
   std::vector<ClientStatus> clients;
   std::vector<WaitingClientStatus> waiting_clients;
   std::vector<SliceStatus> slices;
+  std::optional<::pathways::v1::Examination> machine;  // the controller's own; none: not known, or not for the asker
+  std::map<std::string, double> certificates;          // seconds until the controller's end, by their names
   std::vector<HangStatus> hangs;
   uint64_t hangs_named = 0;  // since the controller started
   absl::Time now;

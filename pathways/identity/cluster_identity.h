@@ -44,7 +44,7 @@ class ClusterIdentity {
   const std::string& authority_certificate() const { return authority_.certificate_pem; }
   absl::Time authority_ends() const { return authority_ends_; }
   // Makes a Tls for a server of the controller that browsers reach by these names and addresses (net/own_names.h). Renew renews its certificate, too.
-  // Called before Renew is first called on the strand. INVALID_ARGUMENT: a name that cannot be in a certificate.
+  // Called before the strand's first task. INVALID_ARGUMENT: a name that cannot be in a certificate.
   absl::StatusOr<std::shared_ptr<net::Tls>> ServeNames(std::vector<std::string> names);
   // Replaces the controller's certificates by new ones.
   absl::Status Renew();
