@@ -1,6 +1,8 @@
 #include "pathways/controller/cluster/observation/observation.h"
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -147,6 +149,37 @@ TEST_F(ObservationTest, HostsAndClientsThatComeAndGoAreEvents) {
         "\"kind\":\"host joined\"", "\"kind\":\"host lost\""}) {
     EXPECT_THAT(status, HasSubstr(text));
   }
+}
+
+TEST_F(ObservationTest, ThePageHasTheLastExaminationsAndMakesFew) {
+  const auto page = [&] { return *c.Await<std::string>([&](auto done) { c.cluster->GetPageStatus(std::move(done)); }); };
+  const int before = c.workers[0]->frames;
+  EXPECT_THAT(page(), HasSubstr("\"release\":\"fake\""));
+  const int first = c.workers[0]->frames - before;
+  EXPECT_THAT(page(), HasSubstr("\"release\":\"fake\""));
+  EXPECT_LT(c.workers[0]->frames - before - first, first) << "the second asked for an examination, too";
+  c.workers[0]->deaf_dataflow = true;
+  Pass(6);
+  EXPECT_THAT(page(), Not(HasSubstr("\"release\":\"fake\""))) << "it did not answer when it was asked again";
+}
+
+TEST(StatusOfTheController, ItsCertificatesAndMachineAreForOperators) {
+  ClusterOptions options;
+  options.wall_clock = [] { return absl::FromUnixSeconds(1000); };
+  options.list_certificates = [] { return std::map<std::string, absl::Time>{{"authority", absl::FromUnixSeconds(1500)}}; };
+  options.examine_machine = [] {
+    Examination machine;
+    machine.set_disk("/var/log");
+    machine.set_disk_free_bytes(7);
+    return machine;
+  };
+  TestCluster c{1, 4, options};
+  const std::string all = *c.Await<std::string>([&](auto done) { c.cluster->GetStatus(std::move(done)); });
+  EXPECT_THAT(all, HasSubstr("\"certificates\":{\"authority\":500}"));
+  EXPECT_THAT(all, HasSubstr("\"disk\":\"/var/log\",\"disk_free_bytes\":7"));
+  const std::string adas = *c.Await<std::string>([&](auto done) { c.cluster->GetStatusFor("ada", std::move(done)); });
+  EXPECT_THAT(adas, HasSubstr("\"certificates\":{}"));
+  EXPECT_THAT(adas, Not(HasSubstr("/var/log")));
 }
 
 TEST(UsageOfSessions, IsStoredByUserEveryHalfMinuteAndAtTheEnd) {
