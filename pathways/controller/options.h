@@ -34,13 +34,12 @@ struct ClusterOptions {
   absl::Duration heartbeat_limit = absl::Seconds(10);       // a host that is silent for longer is lost
   absl::Duration status_timeout = absl::Milliseconds(500);  // how long GetStatus waits for a host
   SessionLimits limits;
-  gang::Options gang;                // the order of computations
-  int virtual_devices = 0;           // of one client, in all its slices, at a time; 0: by the size of the cluster
-  bool sequential_dispatch = false;  // programs of many nodes are sent node by node
-  HangOptions hangs;                 // when a computation counts as hanging
-  std::function<absl::Time()>
-      wall_clock;            // of this machine, to compare with the hosts' and for the times of traces; null: neither
-  usage::Store store_usage;  // stores what users have used; null: not stored
+  gang::Options gang;                        // the order of computations
+  int virtual_devices = 0;                   // of one client, in all its slices, at a time; 0: by the size of the cluster
+  bool sequential_dispatch = false;          // programs of many nodes are sent node by node
+  HangOptions hangs;                         // when a computation counts as hanging
+  std::function<absl::Time()> wall_clock;    // of this machine, to compare with the hosts' and for the times of traces; null: neither
+  usage::Store store_usage;                  // stores what users have used; null: not stored
   std::map<std::string, double> used_today;  // device seconds of each user that are stored for the day of the start (UTC)
   ::pathways::v1::HostConfig host_config;    // settings of all hosts
   absl::Duration client_grace;               // how long a session waits for a client whose connections are broken
@@ -54,9 +53,10 @@ struct ClusterOptions {
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
   identity::ClusterIdentity* identity =
       nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off
-  std::function<::pathways::v1::Examination()> examine_machine;  // describes the controller's own machine; null: it is not told
-  std::function<std::map<std::string, absl::Time>()>
-      list_certificates;  // returns when the controller's certificates end; null: it has none
+  // Describes the controller's own machine; null: it is not told.
+  std::function<::pathways::v1::Examination()> examine_machine;
+  // Returns when the controller's certificates end, by their names; null: it has none.
+  std::function<std::map<std::string, absl::Time>()> list_certificates;
   std::string version = kRelease;
 };
 

@@ -30,6 +30,7 @@ constexpr int kMostFrames = 48;
 constexpr int kOwnFrames = 2;  // of the handler, and of the return from it
 constexpr size_t kMostThreads = 256;
 constexpr size_t kMostBytes = 64 << 10;
+constexpr size_t kMostStackBytes = size_t{kMostFrames} * 320;
 constexpr int64_t kPatienceNanoseconds = 100'000'000;  // for one thread
 constexpr char kCut[] = "... (more threads)\n";
 
@@ -134,7 +135,7 @@ std::string NameOf(pid_t thread) {
   return name;
 }
 
-std::vector<pid_t> Threads() {
+std::vector<pid_t> ListThreads() {
   std::vector<pid_t> threads;
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end; it.increment(error)) {
@@ -152,11 +153,11 @@ std::string StacksOfThreads(const Symbolize& symbolize) {
   const std::lock_guard lock(*one_at_a_time);
   Prepare();
   std::map<std::vector<void*>, std::vector<std::string>> threads;  // by stack
-  for (const pid_t thread : Threads())
+  for (const pid_t thread : ListThreads())
     threads[StackOf(thread, ++last_question)].push_back(absl::StrCat(NameOf(thread), " ", thread));
   std::string text;
   for (const auto& [stack, names] : threads) {
-    if (text.size() > kMostBytes - (kMostFrames << 8)) return text + kCut;
+    if (text.size() > kMostBytes - kMostStackBytes) return text + kCut;
     absl::StrAppend(&text, absl::StrJoin(names, ", "), ":\n");
     if (stack.empty()) absl::StrAppend(&text, "  (does not answer)\n");
     for (void* const address : stack) absl::StrAppend(&text, LineOf(address, symbolize));

@@ -39,10 +39,11 @@ class FakeDataflow : private dataflow::Links, private Executor {
       report.set_commands_parked(7);
       return report.SerializeAsString();
     });
-    Add("examine", [](const std::string&) {
+    Add("examine", [this](const std::string&) {
       ::pathways::v1::Examination examination;
       examination.set_wall_clock_nanoseconds(1);
       examination.set_release("fake");
+      examination.set_files_open(++examined_);
       return examination.SerializeAsString();
     });
     Add("stacks", [](const std::string& argument) {
@@ -129,7 +130,8 @@ class FakeDataflow : private dataflow::Links, private Executor {
   const SendEvent send_;
   const Told told_;
   SteadyClock clock_;
-  std::string profile_;  // the bytes of the host's profile: its name
+  uint64_t examined_ = 0;  // times
+  std::string profile_;    // the bytes of the host's profile: its name
   std::deque<Task> tasks_;
   dataflow::Operators operators_;
   Handler* handler_ = nullptr;

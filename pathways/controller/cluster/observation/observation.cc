@@ -243,14 +243,14 @@ void Observation::AddStacks(gang::GangId gang, HostId host, const ::pathways::v1
   for (int i = 0; i < std::min(stacks.processes_size(), kMostProcesses); ++i) {
     const auto& process = stacks.processes(i);
     std::string text = Quoted(absl::string_view(process.text()).substr(0, kMostStackBytes));
-    std::vector<HangStatus::Stack>& stacks = hang->second.stacks;
-    const bool is_known = std::any_of(stacks.begin(), stacks.end(), [&](const HangStatus::Stack& one) {
+    std::vector<HangStatus::Stack>& told = hang->second.stacks;
+    const bool is_known = std::any_of(told.begin(), told.end(), [&](const HangStatus::Stack& one) {
       return one.process == process.name() && one.text == text;
     });  // several hosts ask the same program
     if (is_known) continue;
     PW_LOG_WARNING << "computation " << gang.v << " hangs; host '" << name << "' tells the threads of " << process.name() << ":\n"
                    << text;
-    stacks.push_back({name, process.name(), std::move(text)});
+    told.push_back({name, process.name(), std::move(text)});
   }
 }
 
