@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/base/threads/executor.h"
 #include "pathways/base/threads/timer_queue.h"
@@ -32,9 +33,8 @@ class Stacks {
     WorkerContext* context;
     HostCalls* calls;
     Functions* functions;
-    Timers* timers;  // may be null
-    std::shared_ptr<Executor>
-        threads;  // starts each task at once (base/threads/growing_pool.h); null: the worker's own stacks are not told
+    Timers* timers;                       // may be null
+    std::shared_ptr<Executor> threads;    // starts each task at once (base/threads/growing_pool.h); may be null
     std::function<std::string()> native;  // returns the worker's own stacks; may take a second. Null: they are not told
   };
   explicit Stacks(Parts parts) : parts_(std::move(parts)) {}

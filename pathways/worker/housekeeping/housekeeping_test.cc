@@ -330,7 +330,8 @@ class StacksTest : public testing::Test {
     return setup;
   }
   ManualClock manual_;
-  ManualTimers timers_{&manual_};
+  ManualExecutor world_;
+  ManualTimers timers_{&manual_, &world_};
   WorkerHarness worker_{Setup(&timers_)};
   SteadyClock clock_;
   ControllerEnd links_{&worker_};
@@ -380,7 +381,7 @@ TEST_F(StacksTest, AProgramThatDoesNotKnowTheQuestionIsMissing) {
 TEST_F(StacksTest, AQuestionAboutManyClientsAsksFewAndALongTextIsCut) {
   Ask(std::vector<uint64_t>(1000, 5));
   EXPECT_EQ(worker_.connection.host_calls.size(), static_cast<size_t>(Stacks::kMostSessions));
-  for (int i = 0; i < Stacks::kMostSessions; ++i) Reply(i, std::string(4 * Stacks::kMostBytes, 'x'));
+  for (size_t i = 0; i < Stacks::kMostSessions; ++i) Reply(i, std::string(4 * Stacks::kMostBytes, 'x'));
   ASSERT_EQ(answers.size(), 1u);
   for (const auto& process : answers[0].processes()) EXPECT_LE(process.text().size(), Stacks::kMostBytes);
 }
