@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "pathways/worker/python/session_python.h"
 
