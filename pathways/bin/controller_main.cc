@@ -177,8 +177,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
   flags->Add("on-hang", &options->on_hang, "report|end",
              "what follows when a computation hangs (--hang-limit): report: it is reported; end: its client's session ends too, "
-             "and the program gets an "
-             "exception that says where it hangs");
+             "and the program gets an exception that says where it hangs. A client may ask for that itself");
   flags->Add(
       "client-grace", &options->client_grace, "DURATION",
       "how long a client whose connection is broken may stay away: its session and arrays wait for so long; 0: they end at once");
@@ -296,13 +295,13 @@ void DescribeItself(const Options& options, const pw::identity::ClusterIdentity*
   };
 }
 
-// Ends the sessions of clients whose computations hang.
-void EndSessionsThatHang(pw::controller::ClusterImpl* cluster, const std::shared_ptr<pw::session::SessionService>& service) {
+// Tells the sessions of computations that hang.
+void TellOfHangs(pw::controller::ClusterImpl* cluster, const std::shared_ptr<pw::session::SessionService>& service) {
   cluster->Post([cluster, weak = std::weak_ptr(service)] {
     cluster->OnHang([cluster, weak](pw::SessionId session, const std::string& text) {
-      // Not inside the call of the part that watches the session.
+      // Not inside the call of the part that watches the session, which may end.
       cluster->Post([weak, session, text] {
-        if (const auto ending = weak.lock()) ending->EndSession(session, absl::DeadlineExceededError(text));
+        if (const auto told = weak.lock()) told->OnHang(session, text);
       });
     });
   });
@@ -350,8 +349,9 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   sessions.grace = options.client_grace;
   sessions.make_key = pw::RandomKey;
   sessions.identity = identity.get();
+  sessions.end_on_hang = options.on_hang == "end";
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
-  if (options.on_hang == "end") EndSessionsThatHang(cluster.get(), service);
+  TellOfHangs(cluster.get(), service);
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
   PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, tls, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });

@@ -91,18 +91,21 @@ TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
   EXPECT_EQ(t.service->num_sessions(), 1);
 }
 
-TEST(SessionServiceTest, ASessionThatIsEndedTellsItsClientWhyAndHarmsNoOther) {
+TEST(SessionServiceTest, AHangEndsTheSessionOfAClientThatHasAskedForThat) {
   ServedCluster t;
-  Stranger first(&t), second(&t);
-  first.Hello();
-  second.Hello();
-  const uint64_t session = first.heard.back().welcome().session();
-  t.service->EndSession(SessionId(session), absl::DeadlineExceededError("computation 7 hangs"));
-  t.service->EndSession(SessionId(99), absl::DeadlineExceededError("nobody"));
+  Stranger asks(&t), asks_not(&t);
+  ClientFrame hello;
+  hello.mutable_hello()->set_version(1);
+  hello.mutable_hello()->set_ends_on_hang(true);
+  asks.Say(hello);
+  asks_not.Hello();
+  t.service->OnHang(SessionId(99), "nobody's computation hangs");
+  t.service->OnHang(SessionId(asks_not.heard.back().welcome().session()), "computation 6 hangs");
+  t.service->OnHang(SessionId(asks.heard.back().welcome().session()), "computation 7 hangs");
   t.Run();
-  EXPECT_EQ(first.ended(), absl::DeadlineExceededError("computation 7 hangs"));
-  EXPECT_TRUE(first.closed);
-  EXPECT_FALSE(second.closed);
+  EXPECT_EQ(asks.ended(), absl::DeadlineExceededError("computation 7 hangs"));
+  EXPECT_TRUE(asks.closed);
+  EXPECT_FALSE(asks_not.closed);
   EXPECT_EQ(t.service->num_sessions(), 1);
 }
 

@@ -52,6 +52,12 @@ def read_page_url(folder):
     return f"{scheme}://{address}/"
 
 
+def _with_host(url, name):
+    """Returns the address of a page as browsers reach it: a wildcard host becomes `name`."""
+    scheme, _, place = url.partition("://")
+    return f"{scheme}://{addresses.reachable(place.rstrip('/'), name)}/"
+
+
 # The heartbeat limit of a cluster that one program owns. All its processes are on this machine: when one ends, its socket closes at once, and no
 # network can fail. So silence only means that the machine is busy, and a process may wait that long for its turn.
 OWN_HEARTBEAT_LIMIT = "60s"
@@ -165,7 +171,8 @@ class Cluster:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)
         if self.page is not None:
-            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", self.page.names, logs=self.folder,
+            advertised = (self._advertise(),) if self._advertise() else ()
+            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", (*self.page.names, *advertised), logs=self.folder,
                                        tls=self.page.tls, certificate=self.page.certificate, key=self.page.key)
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
@@ -206,7 +213,8 @@ class Cluster:
 
     def _find_page(self):
         if self.page is not None:
-            self.page_url = processes.wait_for(lambda: read_page_url(self.folder), self.processes, START_SECONDS, "the controller shows no page")
+            found = processes.wait_for(lambda: read_page_url(self.folder), self.processes, START_SECONDS, "the controller shows no page")
+            self.page_url = _with_host(found, self._own_name())
 
     def _find_metrics(self):
         """Finds out where the metrics are, and writes a configuration with which Prometheus reads them."""
@@ -230,7 +238,10 @@ class Cluster:
         return {"scheme": "https", "tls_config": {"ca_file": authority, "server_name": job.removeprefix("pathways-") + ".pathways"}}
 
     def _reachable(self, address):
-        return addresses.reachable(address, self._advertise() or socket.gethostname())
+        return addresses.reachable(address, self._own_name())
+
+    def _own_name(self):
+        return self._advertise() or socket.gethostname()
 
     def _advertise(self):
         return self.joinable.advertise if self.joinable is not None else None

@@ -163,7 +163,7 @@ def _page_url(args, cluster):
     """Returns the page's address for the user. It contains a ticket only if the output is a terminal: other outputs are stored."""
     if args.json or not sys.stdout.isatty():
         return f"{cluster.page_url} ('pathways page' prints an address that logs in)"
-    return page.url(cluster.page_url, cluster.folder / "page.token", page.authority_of(args.name)) + " (logs in once; 'pathways page' prints another)"
+    return page.url(local.read_page_url(cluster.folder), cluster.folder / "page.token", page.authority_of(args.name)) + " (logs in once; 'pathways page' prints another)"
 
 
 def _announce(args, cluster):

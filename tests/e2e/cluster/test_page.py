@@ -361,7 +361,7 @@ def open_page(tmp_path_factory):
 
 
 def test_on_a_network_it_is_encrypted_for_the_names_of_the_machine(open_page):
-    assert open_page.started["page"].startswith("https://")
+    assert open_page.started["page"] == f"https://{socket.gethostname()}:{open_page.port}/"
     context = trusting(open_page)
     for name in ("localhost", "127.0.0.1", socket.gethostname(), "board.example"):
         shown = shown_certificate(open_page.port, name, context)
@@ -437,7 +437,7 @@ def test_where_it_must_not_be_encrypted_it_says_so_and_takes_no_tokens(tmp_path)
         pathways("token", "create", "--user", "ada", "--role", "operator", "-o", str(tmp_path / "token"))
         token = re.search(r"^token (\S+)$", (tmp_path / "token").read_text(), re.M)[1]
         assert pathways.started["page"].startswith("http://")
-        reader = Reader(pathways, pathways.started["page"].replace("0.0.0.0", "127.0.0.1"))
+        reader = Reader(pathways, f"http://127.0.0.1:{pathways.started['page'].rstrip('/').rpartition(':')[2]}/")
         assert reader.login(token) == 401 and reader.login(ticket(pathways)) == 200
     finally:
         pathways("down")

@@ -110,10 +110,10 @@ except jax.errors.JaxRuntimeError as error:
 """
 
 
-@pytest.mark.parametrize("door", ["ifrt", "pjrt"])
-def test_a_program_that_hangs_gets_an_exception_if_asked_for(command, door):
-    started = command("up", "--devices", "1", "--hang-limit", str(LIMIT / 4), "--on-hang", "end")
-    command.env["PATHWAYS_DOOR"] = door
+@pytest.mark.parametrize("door, who_asks", [("ifrt", "operator"), ("pjrt", "operator"), ("ifrt", "program"), ("pjrt", "program")])
+def test_a_program_that_hangs_gets_an_exception_if_asked_for(command, door, who_asks):
+    started = command("up", "--devices", "1", "--hang-limit", str(LIMIT / 4), *(["--on-hang", "end"] if who_asks == "operator" else []))
+    command.env |= {"PATHWAYS_DOOR": door, "PATHWAYS_ON_HANG": "end" if who_asks == "program" else ""}
     said = command.run(started["address"], ENDED)
     assert "DEADLINE_EXCEEDED" in said and "stuck_step" in said and "hangs" in said, said
     assert "in stuck: threading.Event().wait()" in said and "block_until_ready" in said, said
