@@ -210,9 +210,9 @@ void ClusterImpl::GatherJson(StatusGatherer::User user, bool examine, ResultCall
 }
 
 void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
-  status_->Gather(std::nullopt, /*examine=*/false, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable {
-    std::move(done)(ToMetricsPage(*report));
-  });
+  status_->Gather(
+      std::nullopt, status_->examined_ago() >= kMetricsExamine,
+      [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
 }
 
 std::string ClusterImpl::GetGangs(uint64_t after) {

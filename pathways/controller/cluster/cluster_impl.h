@@ -112,7 +112,7 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void GetStatusFor(const std::string& user, ResultCallback<std::string> done) override {
     GatherJson(user, /*examine=*/true, std::move(done));
   }
-  // Answers the status as metrics for Prometheus (controller/metrics_page.h).
+  // Answers the status as metrics for Prometheus (controller/metrics_page.h). The hosts examine their machines for it at most every kMetricsExamine.
   void GetMetrics(ResultCallback<std::string> done);
   // Answers the status for a page that asks every second: the hosts examine their machines for it every kPageExamines.
   void GetPageStatus(ResultCallback<std::string> done) {
@@ -159,6 +159,7 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
 
  private:
   static constexpr absl::Duration kPageExamines = absl::Seconds(5);
+  static constexpr absl::Duration kMetricsExamine = absl::Seconds(10);
 
   ClusterImpl(ClusterOptions options, const Environment& environment);
   // Make the parts, each after those that it uses.

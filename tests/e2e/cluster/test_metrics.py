@@ -23,6 +23,7 @@ from conftest import PATIENCE, ROOT, clean_environment, eventually
 NAME = re.compile(r"\b(?:pathways|process)_[a-z0-9_]+\b")
 SAMPLE = re.compile(r'^([a-zA-Z_][a-zA-Z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)$')
 BOARD = ROOT / "deploy/grafana/pathways.json"
+RULES = ROOT / "deploy/prometheus-rules.yml"
 DEBIAN = ROOT / "build/prometheus/usr/bin"  # where `make test-prometheus` puts Debian's package
 
 
@@ -285,6 +286,28 @@ def test_the_board_asks_for_metrics_that_exist(pathways):
     assert len(asked) > 15 and not asked - shown
 
 
+def rules():
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def test_the_alerts_ask_for_metrics_that_exist(pathways):
+    shown = set().union(*(names(get(pathways, name)) for name in pathways.started["metrics"]))
+    asked = {name for rule in rules() for name in NAME.findall(rule["expr"])}
+    assert len(rules()) >= 9 and len(asked) > 9 and not asked - shown
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] in ("warning", "critical") for rule in rules())
+
+
+def test_machines_and_certificates_are_told(pathways):
+    eventually(lambda: "pathways_host_disk_bytes{" in get(pathways, "controller"))  # the first examination begins to measure
+    page = parse(get(pathways, "controller"))
+    year = 365 * 86400
+    assert 9 * year < page['pathways_certificate_seconds{certificate="authority"}'] < 11 * year
+    for host in pathways("status")["hosts"]:
+        labels = f'{{island="island0",host="{host["name"]}"}}'
+        assert 0 <= page["pathways_host_disk_free_bytes" + labels] < page["pathways_host_disk_bytes" + labels]
+        assert abs(page["pathways_host_clock_ahead_seconds" + labels]) < 60 and page["pathways_host_certificate_seconds" + labels] > 86400
+
+
 def tool(name):
     return shutil.which(name) or (str(DEBIAN / name) if (DEBIAN / name).exists() else None)
 
@@ -313,8 +336,9 @@ def test_promtool_understands_the_example(pathways, tmp_path):
     (tmp_path / "metrics.token").write_text(token(pathways))
     (tmp_path / "authority.crt").write_text("")
     (tmp_path / "prometheus.yml").write_text(json.dumps(example(tmp_path)))
-    done = subprocess.run([tool("promtool"), "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for words in (["config", tmp_path / "prometheus.yml"], ["rules", RULES]):
+        done = subprocess.run([tool("promtool"), "check", *words], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(tool("prometheus") is None, reason="Prometheus is not installed: 'make test-prometheus' does that (19 MB)")
