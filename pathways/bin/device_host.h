@@ -20,6 +20,7 @@
 #include "pathways/base/threads/strand.h"
 #include "pathways/base/threads/thread_pool.h"
 #include "pathways/base/threads/timer_queue.h"
+#include "pathways/bin/examine_machine.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/launches.h"
 #include "pathways/identity/credentials.h"
@@ -85,6 +86,7 @@ class DeviceHost {
     net::Transport* lanes;               // to clients (lanes/lane_end.h); null: clients cannot connect to this host
     identity::Credentials credentials;   // of the transports
     worker::WorldLink* world = nullptr;  // the host's place in the world of its island; null: the island is none
+    std::function<std::string()> native_stacks = nullptr;  // of worker::Environment
   };
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;
@@ -122,6 +124,7 @@ class DeviceHost {
   std::shared_ptr<Executor> python_threads_;  // each waits for a Python process
   Strand strand_;
   int next_launch_id_ = 0;
+  std::shared_ptr<const MachineExaminer> machine_;
   std::atomic<worker::ControllerLink*> link_for_peers_ = nullptr;
   std::unique_ptr<net::Listener> peers_, lanes_;
   std::unique_ptr<worker::ControllerLink> link_;

@@ -15,7 +15,8 @@
 
 namespace pw::session {
 
-inline constexpr absl::Duration kLongestProfile = absl::Minutes(10);  // then it is given up
+inline constexpr absl::Duration kLongestProfile = absl::Minutes(10);     // then it is given up
+inline constexpr absl::Duration kUndisturbedProfile = absl::Minutes(1);  // then a user's makes way for another user's
 
 // The contents of a profile, and how large it may become.
 struct ProfileOptions {

@@ -88,6 +88,7 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                  [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
                    host_calls_.Call(request, std::move(done));
                  }),
+      stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes),
@@ -224,6 +225,7 @@ Housekeeping::Duties Worker::MakeDuties() {
     runner_.Examine(&examination);
     return examination;
   };
+  duties.stacks = [this](const v1::StackQuestion& question, Stacks::Done done) { stacks_.Collect(question, std::move(done)); };
   return duties;
 }
 

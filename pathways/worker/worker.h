@@ -22,6 +22,7 @@
 #include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
 #include "pathways/worker/execute/programs.h"
+#include "pathways/worker/execute/stacks.h"
 #include "pathways/worker/execute/tracing.h"
 #include "pathways/worker/files/array_files.h"
 #include "pathways/worker/housekeeping/housekeeping.h"
@@ -68,8 +69,9 @@ struct Environment {
   bool checksum = false;      // transfers to other workers are checksummed
   bool shares_memory = true;  // with other processes of this machine
   std::function<pathways::v1::Examination()>
-      examine_machine;            // describes the machine, without the launches; null: an empty answer
-  bool peers_in_process = false;  // the other workers are in this process: data is passed to them without a copy
+      examine_machine;                         // describes the machine, without the launches; null: an empty answer
+  std::function<std::string()> native_stacks;  // returns the stacks of this process's threads; null: they are not told
+  bool peers_in_process = false;               // the other workers are in this process: data is passed to them without a copy
 };
 
 class Worker {
@@ -132,6 +134,7 @@ class Worker {
   Expectations expectations_;
   HostCalls host_calls_;
   Functions functions_;
+  Stacks stacks_;
   PeerConnections peers_;
   ReportPath reports_;
   Moves moves_;

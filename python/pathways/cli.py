@@ -96,9 +96,10 @@ def _add_oidc(up):
     group.add_argument("--oidc-ca", metavar="PATH", help="the authorities that certify the provider's server, in PEM (default: the system's)")
 
 
-def _add_metrics(command, whose):
-    command.add_argument("--metrics-port", type=int, metavar="PORT",
-                         help=f"show {whose}'s metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
+def _add_metrics(command, whose, secure):
+    command.add_argument("--metrics-port", metavar="[HOST:]PORT",
+                         help=f"show {whose}'s metrics to Prometheus, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)"
+                              + (". With an address that other machines reach: https://HOST:PORT/metrics, with this host's certificate" if secure else ""))
     command.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
 
 
@@ -121,7 +122,7 @@ def _add_worker(worker):
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
     _add_device_options(worker)
-    _add_metrics(worker, "this host")
+    _add_metrics(worker, "this host", secure=True)
     _add_host_python(worker)
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker, "a worker")
@@ -213,18 +214,26 @@ def parser():
     up.add_argument("--hang-limit", type=float, metavar="S",
                     help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
                          "after six times as long")
+    up.add_argument("--on-hang", choices=("report", "end"),
+                    help="end: when a computation hangs, its program gets an exception that says where, and its session ends; report: it is reported only (the "
+                         "default)")
     up.add_argument("--client-grace", type=float, metavar="S",
                     help="how long a program whose connection to the controller is broken may stay away: its arrays wait for S seconds (default 600); 0: "
                          "they are freed at once")
     up.add_argument("--host-grace", type=float, metavar="S",
                     help="how long a host whose connection to the controller is broken may not be heard of: its arrays wait for S seconds (default 10); 0: "
                          "they are lost with the connection")
-    up.add_argument("--metrics-port", type=int, metavar="PORT",
-                    help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
-                         "ports; 0: free ports (default: no metrics)")
+    up.add_argument("--metrics-port", metavar="[HOST:]PORT",
+                    help="show metrics to Prometheus, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
+                         "ports; 0: free ports (default: no metrics). With an address that other machines reach: by HTTPS, but those of the agent on 127.0.0.1")
     up.add_argument("--page", nargs="?", const="0", metavar="[HOST:]PORT",
-                    help="show a page for operators in a browser, on this port of 127.0.0.1 (default: a free one) or on this address, which is not encrypted; "
+                    help="show a page for operators in a browser, on this port of 127.0.0.1 (default: a free one) or on this address, which has HTTPS; "
                          "'pathways page' prints an address that logs in (default: no page)")
+    up.add_argument("--page-tls", choices=("on", "off"),
+                    help="with --page: HTTPS or HTTP (default: HTTPS, unless only this machine reaches the address). The cluster's own authority makes the certificate")
+    up.add_argument("--page-certificate", metavar="PATH",
+                    help="with --page: a chain of certificates (PEM) for this machine's name that browsers trust already; read again every day")
+    up.add_argument("--page-key", metavar="PATH", help="of --page-certificate: its private key (PEM)")
     up.add_argument("--page-name", action="append", metavar="NAME",
                     help="with --page: a further name by which browsers call it, such as that of a proxy before it")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
@@ -238,7 +247,7 @@ def parser():
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                        help="where programs connect, as JAX_BACKEND_TARGET=grpc://HOST:PORT (default: a free port of 127.0.0.1, which its log tells)")
     agent.add_argument("--port-file", metavar="PATH", help="file for the address on which it listens")
-    _add_metrics(agent, "the agent")
+    _add_metrics(agent, "the agent", secure=False)
     _add_token(agent, "a user")
     agent.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
 
@@ -257,7 +266,8 @@ def parser():
     watch.add_argument("--once", action="store_true", help="print one look and end; this is what happens where the output is no terminal")
 
     show = add("page", page.page, "print an address of the cluster's page ('up --page') that logs a browser in, once, within ten minutes")
-    show.add_argument("--address", metavar="HOST:PORT", help="the page of another cluster")
+    show.add_argument("--address", metavar="[https://]HOST:PORT",
+                      help="the page of another cluster; without http:// or https:// the latter, unless the address is one of this machine alone")
     show.add_argument("--token-file", metavar="PATH", type=_file,
                       help="what opens it: the file of the controller's --page-token-file, or an operator's token file (default: that of the cluster that is up on "
                            "this machine)")

@@ -365,6 +365,11 @@ void Functions::Drop(ExecutableId id) {
   }
 }
 
+bool Functions::AskStacks(SessionId session, std::function<void(absl::StatusOr<std::string>)> done) {
+  const auto client = clients_.find(session);
+  return client != clients_.end() && client->second->python.AskStacks(std::move(done));
+}
+
 void Functions::ReleaseOwner(SessionId session) {
   for (ExecutableId id : SortedKeysWhere(functions_, [session](const PythonFunctionRef& f) { return f->session == session; }))
     functions_.erase(id);

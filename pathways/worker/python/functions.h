@@ -51,6 +51,8 @@ class Functions {
   void Execute(const pathways::v1::Execute& command);
   void Drop(ExecutableId id);
   void ReleaseOwner(SessionId session);
+  // Asks the session's process on this host for the stacks of its threads (SessionPython::AskStacks).
+  bool AskStacks(SessionId session, std::function<void(absl::StatusOr<std::string>)> done);
 
  private:
   struct Stream;

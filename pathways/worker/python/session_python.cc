@@ -75,6 +75,12 @@ void SessionPython::OnMessage(PythonMessage message) {
     for (auto& [name, loaded] : waiting) std::move(loaded)(message.status);
     return;
   }
+  if (auto asked = asked_.find(message.number); asked != asked_.end()) {
+    const auto done = std::move(asked->second);
+    asked_.erase(asked);
+    if (message.status.ok() && message.parts.size() == 1) return done(std::string(message.parts[0].view()));
+    return done(message.status.ok() ? absl::InternalError("the answer has no text") : message.status);
+  }
   auto found = running_.find(message.number);
   if (found == running_.end()) return;
   const PythonCallRef call = std::move(found->second);
@@ -90,6 +96,7 @@ void SessionPython::FailAll(const std::function<absl::Status(bool loading, const
   process_ = nullptr;
   auto loading = std::exchange(loading_, {});
   auto running = std::exchange(running_, {});
+  for (auto& [number, done] : std::exchange(asked_, {})) done(absl::UnavailableError("the process has ended"));
   for (auto& [id, waiting] : loading) {
     for (auto& [name, loaded] : waiting) std::move(loaded)(why(true, name));
   }
@@ -97,6 +104,16 @@ void SessionPython::FailAll(const std::function<absl::Status(bool loading, const
     environment_.activity->End();
     environment_.ended(call, why(false, call->function->part.name));
   }
+}
+
+bool SessionPython::AskStacks(std::function<void(absl::StatusOr<std::string>)> done) {
+  if (process_ == nullptr) return false;
+  absl::StatusOr<OutgoingMessage> message =
+      OutgoingMessage::Create(absl::StrCat("{\"stacks\":", next_question_), {}, environment_.memory);
+  if (!message.ok()) return false;
+  asked_[next_question_++] = std::move(done);
+  process_->Send(*std::move(message));
+  return true;
 }
 
 void SessionPython::Abandon(const absl::Status& why) {

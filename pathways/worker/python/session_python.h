@@ -9,6 +9,7 @@
 // Lives on the worker's strand.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "pathways/base/threads/executor.h"
 #include "pathways/device/device.h"
@@ -34,6 +36,10 @@ class SessionPython final : private PythonProcess::Owner {
   // The number of the client's function that takes the output of processes. Its operands are the host's name and the text, as u8.
   // The same number is in python/pathways/_callbacks/host_calls.py.
   static constexpr uint64_t kOutputCallback = (uint64_t{1} << 53) - 1;
+
+  // The number of the client's function that tells the stacks of its threads, as exactly kStackBytes of text with zeros at the end.
+  static constexpr uint64_t kStacksCallback = kOutputCallback - 1;
+  static constexpr int64_t kStackBytes = 32 << 10;
 
   using Loaded = absl::AnyInvocable<void(const absl::Status&) &&>;
   using ToClient = std::function<void(device::HostCallRequest, std::function<void(device::HostCallReply)> done)>;
@@ -59,10 +65,15 @@ class SessionPython final : private PythonProcess::Owner {
   void Unload(const PythonFunction& function);
   // Sends a call whose arguments have been copied. Its state is kSent afterwards, unless it has ended.
   void Send(const PythonCallRef& call);
+  // Asks the process for the stacks of its threads. `done` is called once unless this is destroyed first, with an error if the process has ended.
+  // Returns false, and does not call `done`, if there is no process.
+  bool AskStacks(std::function<void(absl::StatusOr<std::string>)> done);
   // Ends the process, and fails its loads and calls.
   void Abandon(const absl::Status& why);
 
  private:
+  static constexpr uint64_t kFirstQuestion = uint64_t{1} << 52;  // no call has such a number
+
   void OnMessage(PythonMessage message) override;
   void OnOutput(absl::string_view text) override;
   void OnEnded(const std::string& how) override;
@@ -80,6 +91,8 @@ class SessionPython final : private PythonProcess::Owner {
   absl::flat_hash_set<ExecutableId> loaded_;  // the functions that it has been sent
   std::map<ExecutableId, std::vector<std::pair<std::string, Loaded>>> loading_;
   std::map<uint64_t, PythonCallRef> running_;
+  uint64_t next_question_ = kFirstQuestion;
+  std::map<uint64_t, std::function<void(absl::StatusOr<std::string>)>> asked_;  // for stacks, by number
   std::string output_;
   size_t output_lost_ = 0;
   bool passing_ = false;  // the client has not taken the last piece yet

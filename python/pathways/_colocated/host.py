@@ -22,9 +22,12 @@ import sys
 import threading
 import traceback
 
+from pathways._callbacks import stacks
+
 _FAILED_PRECONDITION, _INVALID_ARGUMENT, _INTERNAL = 9, 3, 13
 _IDLE_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
+_STACK_BYTES = 32 << 10
 
 
 class Failure(Exception):
@@ -260,6 +263,8 @@ class Host:
                 self._functions[header["load"]] = Function(self, header, parts[0])
             elif "drop" in header:
                 self._functions.pop(header["drop"], None)
+            elif "stacks" in header:
+                self._connection.send({"done": header["stacks"]}, [memoryview(stacks.text(_STACK_BYTES).encode())])
             else:
                 self._enqueue(header, self._functions[header["function"]], parts)
 
