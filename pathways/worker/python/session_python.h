@@ -48,6 +48,7 @@ class SessionPython final : private PythonProcess::Owner {
     net::FileListener* files;
     net::SharedMemoryFactory* memory;
     ToClient to_client;
+    std::function<absl::Status(SessionId)> may_start;  // asked before the session's process starts
     Ended ended;
   };
 
@@ -59,6 +60,7 @@ class SessionPython final : private PythonProcess::Owner {
   void Unload(const PythonFunction& function);
   // Sends a call whose arguments have been copied. Its state is kSent afterwards, unless it has ended.
   void Send(const PythonCallRef& call);
+  bool has_process() const { return process_ != nullptr; }
   // Ends the process, and fails its loads and calls.
   void Abandon(const absl::Status& why);
 
