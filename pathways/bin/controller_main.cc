@@ -146,6 +146,11 @@ void DeclareQuestions(Options* options, pw::Flags* flags) {
   flags->Add("quota-device-seconds", &options->new_quota.device_seconds, "S|none", "of --quota: device seconds a day (UTC)");
   flags->Add("quota-weight", &options->new_quota.weight, "W|none", "of --quota: the largest weight of a session");
   flags->Add("quota-priority", &options->new_quota.priority, "P|none", "of --quota: the largest priority of a session");
+  flags->Add("quota-devices", &options->new_quota.devices, "N|none", "of --quota: how many devices at a time");
+  flags->Add("quota-device-memory", &options->new_quota.device_memory, "BYTES|none", "of --quota: memory of arrays on each device");
+  flags->Add("quota-host-memory", &options->new_quota.host_memory, "BYTES|none",
+             "of --quota: host memory of arrays on their way from clients, or to them, on each host");
+  flags->Add("quota-host-processes", &options->new_quota.host_processes, "N|none", "of --quota: Python processes on each host");
 }
 
 void Declare(Options* options, pw::Flags* flags) {

@@ -332,6 +332,12 @@ absl::StatusOr<std::string> Quotas(const Asked& asked, const NewQuota& wanted) {
     PW_RETURN_IF_ERROR(ReadLimit(wanted.device_seconds, "device_seconds", absl::SimpleAtod, change, &Change::set_device_seconds));
     PW_RETURN_IF_ERROR(ReadLimit(wanted.weight, "weight", absl::SimpleAtod, change, &Change::set_weight));
     PW_RETURN_IF_ERROR(ReadLimit(wanted.priority, "priority", absl::SimpleAtoi<int32_t>, change, &Change::set_priority));
+    PW_RETURN_IF_ERROR(ReadLimit(wanted.devices, "devices", absl::SimpleAtoi<int64_t>, change, &Change::set_devices));
+    PW_RETURN_IF_ERROR(
+        ReadLimit(wanted.device_memory, "device_memory", absl::SimpleAtoi<int64_t>, change, &Change::set_device_memory));
+    PW_RETURN_IF_ERROR(ReadLimit(wanted.host_memory, "host_memory", absl::SimpleAtoi<int64_t>, change, &Change::set_host_memory));
+    PW_RETURN_IF_ERROR(
+        ReadLimit(wanted.host_processes, "host_processes", absl::SimpleAtoi<int64_t>, change, &Change::set_host_processes));
   }
   return Ask<std::string>(asked, [question = std::move(question)](client::RemoteCluster& cluster, auto done) {
     cluster.AskQuotas(question, std::move(done));

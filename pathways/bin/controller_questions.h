@@ -71,7 +71,7 @@ absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& i
 // New limits of a user, as text: a number, "none" for no limit, empty for no change.
 struct NewQuota {
   std::string user;  // "*": everybody without limits of their own
-  std::string sessions, device_seconds, weight, priority;
+  std::string sessions, device_seconds, weight, priority, devices, device_memory, host_memory, host_processes;
 };
 // Changes a user's limits, or only shows limits if no user is named. Returns JSON (session.proto, QuotaQuestion).
 absl::StatusOr<std::string> Quotas(const Asked& asked, const NewQuota& wanted);

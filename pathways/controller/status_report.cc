@@ -19,7 +19,12 @@ void WriteHealth(const HostStatus& status, JsonWriter& json) {
   json.Key("health").BeginObject().Key("seconds_since").Number(status.seconds_since_health);
   json.Key("commands_parked").Int(status.health->commands_parked());
   json.Key("executions_waiting").Int(status.health->executions_waiting());
-  json.Key("memory_waits").Int(status.health->memory_waits()).EndObject();
+  json.Key("memory_waits").Int(status.health->memory_waits()).Key("quota_waits").BeginArray();
+  for (const auto& wait : status.health->quota_waits()) {
+    json.BeginObject().Key("client").Int(static_cast<int64_t>(wait.session())).Key("user").String(wait.user());
+    json.Key("position").Int(wait.position()).Key("why").String(wait.why()).EndObject();
+  }
+  json.EndArray().EndObject();
 }
 
 void WriteMetrics(const ::pathways::v1::MetricsReport& metrics, JsonWriter& json) {

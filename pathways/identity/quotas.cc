@@ -21,7 +21,10 @@ absl::Status CheckUser(const std::string& user) {
 }
 
 absl::Status Check(const Quota& quota) {
-  if (quota.sessions.has_value() && *quota.sessions < 0) return absl::InvalidArgumentError("a number of sessions is 0 or more");
+  for (const auto& [count, what] : {std::pair(quota.sessions, "sessions"), {quota.devices, "devices"},
+                                    {quota.device_memory, "bytes"}, {quota.host_memory, "bytes"}, {quota.host_processes, "host processes"}}) {
+    if (count.has_value() && *count < 0) return absl::InvalidArgumentError(absl::StrCat("a number of ", what, " is 0 or more"));
+  }
   if (quota.device_seconds.has_value() && !(*quota.device_seconds >= 0 && std::isfinite(*quota.device_seconds)))
     return absl::InvalidArgumentError("a number of device seconds is 0 or more");
   if (quota.weight.has_value() && !(*quota.weight > 0 && std::isfinite(*quota.weight)))
@@ -31,54 +34,55 @@ absl::Status Check(const Quota& quota) {
 
 // Takes over the limits that `from` has.
 void Update(const Quota& from, Quota* quota) {
-  if (from.sessions) quota->sessions = from.sessions;
-  if (from.device_seconds) quota->device_seconds = from.device_seconds;
-  if (from.weight) quota->weight = from.weight;
-  if (from.priority) quota->priority = from.priority;
+  ForEachLimit(
+      [](const char*, const auto& given, auto& limit) {
+        if (given.has_value()) limit = given;
+      },
+      from, *quota);
 }
 
 absl::Status Remove(const std::string& name, Quota* quota) {
-  if (name == kAll) {
-    *quota = {};
-  } else if (name == "sessions") {
-    quota->sessions.reset();
-  } else if (name == "device_seconds") {
-    quota->device_seconds.reset();
-  } else if (name == "weight") {
-    quota->weight.reset();
-  } else if (name == "priority") {
-    quota->priority.reset();
-  } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", name, "' is not a limit: sessions, device_seconds, weight, priority or all"));
-  }
-  return absl::OkStatus();
+  bool known = name == kAll;
+  std::vector<std::string> names;
+  ForEachLimit(
+      [&](const char* one, auto& limit) {
+        names.push_back(one);
+        if (name != kAll && name != one) return;
+        limit.reset();
+        known = true;
+      },
+      *quota);
+  if (known) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a limit: ", absl::StrJoin(names, ", "), " or ", kAll));
 }
 
 std::string Line(const std::string& user, const Quota& quota) {
   std::string line = user;
-  if (quota.sessions) absl::StrAppend(&line, " sessions=", *quota.sessions);
-  if (quota.device_seconds) absl::StrAppend(&line, " device_seconds=", *quota.device_seconds);
-  if (quota.weight) absl::StrAppend(&line, " weight=", *quota.weight);
-  if (quota.priority) absl::StrAppend(&line, " priority=", *quota.priority);
+  ForEachLimit(
+      [&line](const char* name, const auto& limit) {
+        if (limit.has_value()) absl::StrAppend(&line, " ", name, "=", *limit);
+      },
+      quota);
   return line + "\n";
 }
 
-template <class T, class F>
-bool Read(absl::string_view text, F parse, std::optional<T>* limit) {
-  T value;
-  if (!parse(text, &value)) return false;
-  *limit = value;
-  return true;
+bool ReadNumber(absl::string_view text, double* value) { return absl::SimpleAtod(text, value); }
+template <class Integer>
+bool ReadNumber(absl::string_view text, Integer* value) {
+  return absl::SimpleAtoi(text, value);
 }
 
 bool ReadLimit(absl::string_view field, Quota* quota) {
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(field, absl::MaxSplits('=', 1));
-  const auto& [name, value] = parts;
-  if (name == "sessions") return Read(value, absl::SimpleAtoi<int64_t>, &quota->sessions);
-  if (name == "device_seconds") return Read(value, absl::SimpleAtod, &quota->device_seconds);
-  if (name == "weight") return Read(value, absl::SimpleAtod, &quota->weight);
-  return name == "priority" && Read(value, absl::SimpleAtoi<int32_t>, &quota->priority);
+  bool read = false;
+  ForEachLimit(
+      [&](const char* name, auto& limit) {
+        if (parts.first != name) return;
+        limit.emplace();
+        read = ReadNumber(parts.second, &*limit);
+      },
+      *quota);
+  return read;
 }
 
 }  // namespace

@@ -20,14 +20,31 @@ namespace pw::identity {
 
 // A limit that is absent does not limit.
 struct Quota {
-  std::optional<int64_t> sessions = std::nullopt;       // open at a time; one more waits in a queue
-  std::optional<double> device_seconds = std::nullopt;  // a day (UTC), summed over devices; then computations are refused
-  std::optional<double> weight = std::nullopt;          // the largest weight of a session
-  std::optional<int32_t> priority = std::nullopt;       // the largest priority of a session
+  std::optional<int64_t> sessions = std::nullopt;        // open at a time; one more waits in a queue
+  std::optional<double> device_seconds = std::nullopt;   // a day (UTC), summed over devices; then computations are refused
+  std::optional<double> weight = std::nullopt;           // the largest weight of a session
+  std::optional<int32_t> priority = std::nullopt;        // the largest priority of a session
+  std::optional<int64_t> devices = std::nullopt;         // in use at a time, by slices and without them
+  std::optional<int64_t> device_memory = std::nullopt;   // bytes of arrays on each device
+  std::optional<int64_t> host_memory = std::nullopt;     // bytes of arrays on their way from clients, or to them, on each host
+  std::optional<int64_t> host_processes = std::nullopt;  // Python processes on each host
 
-  bool empty() const { return !sessions && !device_seconds && !weight && !priority; }
+  bool empty() const { return *this == Quota(); }
   bool operator==(const Quota&) const = default;
 };
+
+// Calls `visit` with the name of each limit, and with that limit in each of `quotas`.
+template <class Visit, class... Quotas>
+void ForEachLimit(Visit visit, Quotas&... quotas) {
+  visit("sessions", quotas.sessions...);
+  visit("device_seconds", quotas.device_seconds...);
+  visit("weight", quotas.weight...);
+  visit("priority", quotas.priority...);
+  visit("devices", quotas.devices...);
+  visit("device_memory", quotas.device_memory...);
+  visit("host_memory", quotas.host_memory...);
+  visit("host_processes", quotas.host_processes...);
+}
 
 class QuotaTable {
  public:

@@ -22,6 +22,8 @@ TEST(QuotaTable, AChangeKeepsTheLimitsThatItDoesNotName) {
   EXPECT_EQ(table.Of("ada"), (Quota{.sessions = 2, .priority = -1}));
   ASSERT_EQ(table.Change("ada", {.weight = 2.0}, {"priority"}), absl::OkStatus());
   EXPECT_EQ(table.Of("ada"), (Quota{.sessions = 2, .weight = 2.0}));
+  ASSERT_EQ(table.Change("ada", {.devices = 1, .device_memory = 2}, {"devices"}), absl::OkStatus());
+  EXPECT_EQ(table.Of("ada"), (Quota{.sessions = 2, .weight = 2.0, .device_memory = 2}));
   ASSERT_EQ(table.Change("ada", {}, {"all"}), absl::OkStatus());
   EXPECT_TRUE(table.all().empty());
 }
@@ -35,6 +37,10 @@ TEST(QuotaTable, RefusesLimitsThatMakeNoSense) {
   EXPECT_TRUE(refused("ada", {.device_seconds = -1.0}));
   EXPECT_TRUE(refused("ada", {.device_seconds = std::numeric_limits<double>::infinity()}));
   EXPECT_TRUE(refused("ada", {.weight = 0.0}));
+  EXPECT_TRUE(refused("ada", {.devices = -1}));
+  EXPECT_TRUE(refused("ada", {.device_memory = -1}));
+  EXPECT_TRUE(refused("ada", {.host_memory = -1}));
+  EXPECT_TRUE(refused("ada", {.host_processes = -1}));
   EXPECT_TRUE(refused("a da", {.sessions = 1}));
   EXPECT_TRUE(refused("", {.sessions = 1}));
   EXPECT_TRUE(refused("ada", {}, {"memory"}));
@@ -45,9 +51,11 @@ TEST(QuotaTable, ItsTextGivesTheSameTable) {
   QuotaTable table;
   ASSERT_EQ(table.Change("*", {.sessions = 2}, {}), absl::OkStatus());
   ASSERT_EQ(table.Change("ada@example", {.device_seconds = 0.5, .weight = 1.25, .priority = -3}, {}), absl::OkStatus());
+  ASSERT_EQ(table.Change("bob", {.devices = 8, .device_memory = int64_t{1} << 40, .host_processes = 0}, {}), absl::OkStatus());
   const absl::StatusOr<QuotaTable> read = QuotaTable::Parse(table.ToText());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->all(), table.all());
+  EXPECT_THAT(table.ToText(), testing::HasSubstr("bob devices=8 device_memory=1099511627776 host_processes=0\n"));
   EXPECT_TRUE(QuotaTable::Parse("")->all().empty());
 }
 

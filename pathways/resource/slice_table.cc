@@ -45,6 +45,12 @@ std::vector<const Slice*> SliceTable::OfOwner(SessionId owner) const {
   return found;
 }
 
+int64_t SliceTable::DevicesOf(SessionId owner) const {
+  int64_t sum = 0;
+  for (const Slice* slice : OfOwner(owner)) sum += slice->request.count;
+  return sum;
+}
+
 std::vector<const Slice*> SliceTable::OnHost(HostId host) const {
   std::vector<const Slice*> found;
   for (const auto& [id, slice] : slices_) {
@@ -84,8 +90,17 @@ std::pair<SliceId, Answer> SliceTable::Add(SessionId owner, SliceRequest request
   Waiting waiting{id, owner, std::move(request), {}};
   if (!BesideIsGone(waiting.request)) waiting.islands = FittingIslands(candidates_, waiting.request, Beside(waiting.request));
   if (waiting.islands.empty()) return {id, Infeasible{WhyInfeasible(waiting.request)}};
+  QuotaRoom room = Room(owner, waiting.request);
+  if (room.what == QuotaRoom::What::kNever) return {id, Infeasible{std::move(room.why)}};
+  if (room.what == QuotaRoom::What::kLater) {
+    waiting.over_quota = std::move(room.why);
+    queue_.push_back(std::move(waiting));
+    return {id, Describe(queue_.size() - 1)};
+  }
   std::set<IslandId> closed;
-  for (const Waiting& older : queue_) closed.insert(older.islands.begin(), older.islands.end());
+  for (const Waiting& older : queue_) {
+    if (older.over_quota.empty()) closed.insert(older.islands.begin(), older.islands.end());
+  }
   if (auto devices = TryPlace(waiting.request, closed)) {
     Enter(id, owner, std::move(waiting.request), *std::move(devices));
     return {id, Placed{}};
@@ -103,6 +118,7 @@ Answer SliceTable::StateOf(SliceId slice) const {
 
 MustWait SliceTable::Describe(size_t index) const {
   const Waiting& waiting = queue_[index];
+  if (!waiting.over_quota.empty()) return {static_cast<int>(index) + 1, waiting.over_quota};
   std::vector<std::string> holders;
   for (const auto& [id, slice] : slices_) {
     const bool bars = waiting.request.exclusive || slice.request.exclusive ||
@@ -119,6 +135,7 @@ MustWait SliceTable::Describe(size_t index) const {
                    waiting.request.count == 1 ? " device" : " devices", " in island ", absl::StrJoin(names, " or "));
   std::set<SliceId> ahead;
   for (size_t i = 0; i < index; ++i) {
+    if (!queue_[i].over_quota.empty()) continue;
     const std::set<IslandId>& wanted = queue_[i].islands;
     const bool same =
         std::any_of(wanted.begin(), wanted.end(), [&](IslandId island) { return waiting.islands.contains(island); });
@@ -174,8 +191,15 @@ Outcomes SliceTable::PlaceWaiting() {
   for (Waiting& waiting : std::exchange(queue_, {})) {
     waiting.islands.clear();
     if (!BesideIsGone(waiting.request)) waiting.islands = FittingIslands(candidates_, waiting.request, Beside(waiting.request));
+    QuotaRoom room = Room(waiting.owner, waiting.request);
+    waiting.over_quota.clear();
     if (waiting.islands.empty()) {
       outcomes.emplace_back(waiting.slice, Infeasible{WhyInfeasible(waiting.request)});
+    } else if (room.what == QuotaRoom::What::kNever) {
+      outcomes.emplace_back(waiting.slice, Infeasible{std::move(room.why)});
+    } else if (room.what == QuotaRoom::What::kLater) {
+      waiting.over_quota = std::move(room.why);
+      still.push_back(std::move(waiting));
     } else if (auto devices = TryPlace(waiting.request, closed)) {
       Enter(waiting.slice, waiting.owner, std::move(waiting.request), *std::move(devices));
       outcomes.emplace_back(waiting.slice, Placed{});

@@ -8,22 +8,24 @@
 // queue order, and returns their outcomes, which the caller tells their sessions.
 //
 // Fairness: a queued request keeps later requests out of the islands where it would fit if there were no slices. Thus a stream of small
-// requests does not starve it. Other islands stay open.
+// requests does not starve it. Other islands stay open. A request that waits for its owner's quota keeps no other request waiting.
 //
 // Invariants:
 //   ST-1  a device's load is the number of virtual devices on it, of live slices and of moves under way; its reserved memory is the sum of
 //         their reservations
 //   ST-2  a device of an exclusive slice carries no other slice
-//   ST-3  a request does not wait if it can be placed in an island for which no older request waits
+//   ST-3  a request does not wait if it can be placed in an island for which no older request waits, and its owner's quota has room
 //   ST-4  a request is Infeasible exactly when it would not fit if there were no slices; drained hosts do not count. It is answered as soon
 //         as that is known
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -62,8 +64,19 @@ struct Outcome {
 };
 using Outcomes = std::vector<Outcome>;
 
+// Whether the quota of a slice's owner has room for it. `why`: what it waits for, or why it never fits.
+struct QuotaRoom {
+  enum class What { kNow, kLater, kNever };
+  What what = What::kNow;
+  std::string why = {};
+};
+
 class SliceTable {
  public:
+  // Sets the quotas of owners. `room_for` gets the owner and the number of devices of a slice.
+  using RoomFor = std::function<QuotaRoom(SessionId owner, int64_t devices)>;
+  void SetQuotas(RoomFor room_for) { room_for_ = std::move(room_for); }
+
   // Places or queues a request. Returns its id and the answer. REQUIRES: Malformed(request) (placement.h) finds nothing.
   std::pair<SliceId, Answer> Add(SessionId owner, SliceRequest request);
   // Returns Placed for a live slice, MustWait for a queued one. REQUIRES: `slice` is one of them.
@@ -73,6 +86,8 @@ class SliceTable {
   Outcomes Release(SliceId slice);
   // Removes all of a session.
   Outcomes ReleaseOwner(SessionId owner);
+  // Looks at the queue again: quotas may have room for more.
+  Outcomes Recheck() { return PlaceWaiting(); }
 
   // Applies joined and lost hosts: `topology` is the whole cluster. Slices with a device on a lost host are broken until a host takes its seat.
   Outcomes SetTopology(const Topology& topology);
@@ -93,6 +108,8 @@ class SliceTable {
 
   const Slice* Find(SliceId slice) const;
   std::vector<const Slice*> OfOwner(SessionId owner) const;
+  // Returns the number of devices of the session's live slices.
+  int64_t DevicesOf(SessionId owner) const;
   std::vector<const Slice*> OnHost(HostId host) const;
   const std::map<SliceId, Slice>& slices() const { return slices_; }
   std::vector<SliceId> queue() const;
@@ -104,9 +121,13 @@ class SliceTable {
     SliceId slice;
     SessionId owner;
     SliceRequest request;
-    std::set<IslandId> islands;  // where it would fit if there were no slices
+    std::set<IslandId> islands;   // where it would fit if there were no slices
+    std::string over_quota = {};  // not empty: it waits for its owner's quota, in these words
   };
 
+  QuotaRoom Room(SessionId owner, const SliceRequest& request) const {
+    return room_for_ ? room_for_(owner, request.count) : QuotaRoom();
+  }
   Candidate* Find(DeviceId device);
   std::optional<IslandId> Beside(const SliceRequest& request) const;
   bool BesideIsGone(const SliceRequest& request) const { return request.beside.has_value() && Find(*request.beside) == nullptr; }
@@ -118,6 +139,7 @@ class SliceTable {
   void Forget(SliceId slice);
   Outcomes PlaceWaiting();
 
+  RoomFor room_for_;  // null: no quotas
   uint64_t next_id_ = 1;
   std::vector<Candidate> candidates_;
   std::set<HostId> drained_;

@@ -75,6 +75,42 @@ TEST(SliceTableTest, WhoWaitsIsToldForWhatAndIsPlacedWhenItIsFree) {
   EXPECT_TRUE(IsPlaced(world.table.StateOf(third)));
 }
 
+TEST(SliceTableTest, WhatWaitsForAQuotaKeepsNobodyElseWaiting) {
+  World world({MakeHost("a", "i", 4)});
+  int64_t most = 3;
+  world.table.SetQuotas([&](SessionId owner, int64_t devices) -> QuotaRoom {
+    if (owner == kBob || world.table.DevicesOf(owner) + devices <= most) return {};
+    if (devices > most) return {QuotaRoom::What::kNever, "too many"};
+    return {QuotaRoom::What::kLater, "the quota"};
+  });
+  auto [first, placed] = world.table.Add(kAnn, Count(2));
+  ASSERT_TRUE(IsPlaced(placed));
+  auto [second, waits] = world.table.Add(kAnn, Count(2));
+  ASSERT_TRUE(IsWaiting(waits));
+  EXPECT_EQ(std::get<MustWait>(waits).waits_for, "the quota");
+  EXPECT_EQ(std::get<MustWait>(waits).position, 1);
+  auto [bobs, bobs_answer] = world.table.Add(kBob, Count(2));
+  EXPECT_TRUE(IsPlaced(bobs_answer)) << "the island is open to others";
+  auto [small, small_answer] = world.table.Add(kAnn, Count(1));
+  EXPECT_TRUE(IsPlaced(small_answer));
+  auto [never, refused] = world.table.Add(kAnn, Count(4));
+  ASSERT_TRUE(IsInfeasible(refused));
+  EXPECT_EQ(std::get<Infeasible>(refused).why, "too many");
+  EXPECT_TRUE(world.table.Recheck().empty()) << "nothing has changed";
+  world.table.Release(small);
+  EXPECT_TRUE(IsWaiting(world.table.StateOf(second)));
+  most = 4;
+  const Outcomes outcomes = world.table.Recheck();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].slice, second);
+  EXPECT_TRUE(IsPlaced(outcomes[0].answer));
+  EXPECT_EQ(world.table.DevicesOf(kAnn), 4);
+  auto [last, last_answer] = world.table.Add(kAnn, Count(3));
+  ASSERT_TRUE(IsWaiting(last_answer));
+  most = 2;
+  EXPECT_TRUE(IsInfeasible(world.table.Recheck().at(0).answer)) << "the quota has become too small";
+}
+
 TEST(SliceTableTest, AnIslandThatNobodyWaitsForStaysOpen) {
   World world({MakeHost("a", "i", 2), MakeHost("b", "j", 1)});
   world.table.Add(kAnn, Count(1, true));

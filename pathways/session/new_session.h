@@ -30,6 +30,10 @@ struct UserUse {
   std::string user;
   int64_t sessions = 0;       // open
   double device_seconds = 0;  // today
+  int64_t devices = 0;        // in use
+  // As hosts have reported, if they have: bytes of arrays on the device where the user has most, of arrays on their way on such a host, and
+  // Python processes there.
+  std::optional<int64_t> device_bytes = {}, host_bytes = {}, host_processes = {};
 };
 
 }  // namespace pw::session

@@ -1,5 +1,7 @@
 #include "pathways/session/quota_questions.h"
 
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "pathways/base/json_writer.h"
@@ -16,6 +18,10 @@ absl::Status Change(identity::ClusterIdentity& identity, Cluster& cluster, const
   if (change.has_device_seconds()) limits.device_seconds = change.device_seconds();
   if (change.has_weight()) limits.weight = change.weight();
   if (change.has_priority()) limits.priority = change.priority();
+  if (change.has_devices()) limits.devices = change.devices();
+  if (change.has_device_memory()) limits.device_memory = change.device_memory();
+  if (change.has_host_memory()) limits.host_memory = change.host_memory();
+  if (change.has_host_processes()) limits.host_processes = change.host_processes();
   PW_RETURN_IF_ERROR(identity.ChangeQuota(change.user(), limits, {change.remove().begin(), change.remove().end()}));
   cluster.OnQuotasChanged();
   return absl::OkStatus();
@@ -23,10 +29,16 @@ absl::Status Change(identity::ClusterIdentity& identity, Cluster& cluster, const
 
 void Write(const std::string& user, const identity::Quota& quota, JsonWriter& json) {
   json.BeginObject().Key("user").String(user);
-  if (quota.sessions) json.Key("sessions").Int(*quota.sessions);
-  if (quota.device_seconds) json.Key("device_seconds").Number(*quota.device_seconds);
-  if (quota.weight) json.Key("weight").Number(*quota.weight);
-  if (quota.priority) json.Key("priority").Int(*quota.priority);
+  identity::ForEachLimit(
+      [&json]<class Number>(const char* name, const std::optional<Number>& limit) {
+        if (!limit.has_value()) return;
+        json.Key(name);
+        if constexpr (std::is_floating_point_v<Number>)
+          json.Number(*limit);
+        else
+          json.Int(*limit);
+      },
+      quota);
   json.EndObject();
 }
 
@@ -42,7 +54,11 @@ std::string List(const identity::ClusterIdentity& identity, Cluster& cluster, co
   for (const UserUse& use : cluster.Use()) {
     if (!caller.is_operator() && use.user != caller.user) continue;
     json.BeginObject().Key("user").String(use.user).Key("sessions").Int(use.sessions);
-    json.Key("device_seconds").Number(use.device_seconds).EndObject();
+    json.Key("device_seconds").Number(use.device_seconds).Key("devices").Int(use.devices);
+    if (use.device_bytes.has_value()) json.Key("device_memory").Int(*use.device_bytes);
+    if (use.host_bytes.has_value()) json.Key("host_memory").Int(*use.host_bytes);
+    if (use.host_processes.has_value()) json.Key("host_processes").Int(*use.host_processes);
+    json.EndObject();
   }
   return json.EndArray().EndObject().Take();
 }

@@ -189,6 +189,14 @@ int64_t SimCluster::arrays() const {
   return sum;
 }
 
+int64_t SimCluster::charged_bytes() const {
+  int64_t sum = 0;
+  for (const auto& lives : hosts_) {
+    for (const auto& life : lives) sum += life->process().stopped() ? 0 : life->charged_bytes();
+  }
+  return sum;
+}
+
 int64_t SimCluster::had_names() const {
   int64_t sum = 0;
   for (const auto& lives : hosts_) {

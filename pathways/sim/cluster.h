@@ -68,6 +68,8 @@ class SimCluster {
 
   // Number of arrays on all running hosts; a stopped host cannot free any.
   int64_t arrays() const;
+  // Number of bytes for which these hosts charge sessions.
+  int64_t charged_bytes() const;
   // Number of names of commands that these hosts keep.
   int64_t had_names() const;
   std::map<std::string, std::vector<int>> Launches() const;

@@ -47,6 +47,7 @@ class Host {
   void Die();
 
   int64_t arrays() const { return link_ == nullptr ? 0 : link_->arrays(); }
+  int64_t charged_bytes() const { return link_ == nullptr ? 0 : link_->charged_bytes(); }
   int64_t had_names() const { return link_ == nullptr ? 0 : link_->had_names(); }
   uint64_t configuration() const { return link_ == nullptr ? 0 : link_->configuration(); }
   std::vector<int> launches() const { return runtime_.launches(); }

@@ -9,7 +9,7 @@
 //   RF-3  a read yields the value that arithmetic predicts, or an error that names a lost or dead host on which the value depends
 //   RF-4  every request is answered once
 //   RF-5  two hosts that launched the same two computations did so in the same order, and each once
-//   RF-6  no host holds an array after the sessions have ended, nor a name of a command
+//   RF-6  no host holds an array after the sessions have ended, nor a name of a command, nor charges anybody for memory
 //   RF-7  after that the controller waits for no completion, if no host was struck
 #pragma once
 

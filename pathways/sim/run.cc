@@ -107,6 +107,9 @@ class Run {
       referee.Violation(absl::StrCat("hosts hold ", cluster_.arrays(), " arrays ", absl::FormatDuration(FreedWithin(scenario_)),
                                      " after the last session has ended"));
     }
+    if (cluster_.charged_bytes() != 0) {
+      referee.Violation(absl::StrCat("hosts charge sessions for ", cluster_.charged_bytes(), " bytes after the last one has ended"));
+    }
     if (cluster_.had_names() != 0)
       referee.Violation(absl::StrCat("hosts keep ", cluster_.had_names(), " names of commands after the last session has ended"));
   }

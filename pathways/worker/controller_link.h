@@ -85,6 +85,7 @@ class ControllerLink {
 
   // For tests, on the strand.
   int64_t arrays() const { return worker_ == nullptr ? 0 : worker_->arrays(); }
+  int64_t charged_bytes() const { return worker_ == nullptr ? 0 : worker_->charged_bytes(); }
   int64_t had_names() const { return worker_ == nullptr ? 0 : worker_->had_names(); }
   size_t programs() const { return worker_ == nullptr ? 0 : worker_->programs(); }
   uint64_t configuration() const { return worker_ == nullptr ? 0 : worker_->configuration(); }

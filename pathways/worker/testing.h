@@ -205,6 +205,12 @@ class WorkerHarness {
     strand.Post([this, what] { worker->CleanUp(what); });
     if (!hold_commands) executor.RunUntilIdle();
   }
+  // Configures the host; the harness counts the versions.
+  void Configure(v1::HostConfig config) {
+    config.set_version(++configured_);
+    strand.Post([this, config] { worker->Configure(config); });
+    if (!hold_commands) executor.RunUntilIdle();
+  }
   void Alias(uint64_t op, uint64_t array, int shard, uint64_t source, int source_shard) {
     v1::Command command;
     command.mutable_alias()->set_op(op);
@@ -236,6 +242,7 @@ class WorkerHarness {
   SteadyClock clock_;
   int launch_id_ = 0;
   uint64_t query_ = 0;
+  uint64_t configured_ = 0;
 
  public:
   ManualExecutor& executor;

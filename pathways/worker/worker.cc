@@ -1,6 +1,7 @@
 #include "pathways/worker/worker.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,7 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                     .peers_in_process = environment.peers_in_process,
                     .copy_pool = environment.copy_pool}),
       arrays_(&context_, environment.runtime, environment.limits.device_memory_bytes),
+      host_quota_(&arrays_.accounts()),
       order_(static_cast<int>(environment.runtime->devices().size()), &arrays_.hazards()),
       spill_(&arrays_),
       checksum_(environment.checksum),
@@ -77,10 +79,11 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                .programs = &programs_,
                .next_launch_id = environment.next_launch_id,
                .launch_failed = [this](const v1::LaunchFailed& failed) { housekeeping_.TellFailed(failed); }}),
-      lanes_(&context_, &host_memory_.blocks(), environment.timers, environment.limits.staging_bytes),
-      puts_(&context_, &arrays_, &host_memory_.blocks(), &lanes_, environment.limits.staging_bytes),
+      lanes_(&context_, &host_memory_.blocks(), environment.timers, environment.limits.staging_bytes, &host_quota_,
+             &arrays_.memory()),
+      puts_(&context_, &arrays_, &host_memory_.blocks(), &lanes_, environment.limits.staging_bytes, &host_quota_),
       repeated_(&context_, &puts_),
-      fetches_(&context_, &arrays_, &host_memory_, &lanes_, environment.limits.fetch_bytes),
+      fetches_(&context_, &arrays_, &host_memory_, &lanes_, environment.limits.fetch_bytes, &host_quota_),
       aliases_(&context_, &arrays_),
       expectations_(&context_, &arrays_),
       host_calls_(&context_, environment.runtime, &lanes_),
@@ -91,8 +94,9 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
       reports_(&context_, &peers_.frames(), environment.timers),
-      moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes),
-      files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes),
+      moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes, &host_quota_),
+      files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes,
+             &host_quota_),
       profiles_(&context_, environment.runtime, environment.compile_pool),
       tracing_(&context_.recorder(), &profiles_),
       housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), program_nodes_.Operators()) {
@@ -234,6 +238,28 @@ v1::HealthReport Worker::Health() const {
   report.set_commands_parked(arrays_.hazards().parked());
   report.set_executions_waiting(order_.held());
   report.set_memory_waits(arrays_.memory().waiting());
+  for (const auto& [user, account] : arrays_.accounts().all()) {
+    auto* use = report.add_users();
+    use->set_user(user);
+    int64_t most = 0;
+    for (int d = 0; d < arrays_.ledger().devices(); ++d) most = std::max(most, arrays_.ledger().HeldBy(d, account.sessions));
+    use->set_device_bytes(most);
+    use->set_python_processes(functions_.processes(account));
+    use->set_host_bytes(host_quota_.HeldBy(account.sessions));
+  }
+  std::map<std::string, uint32_t> position;
+  const auto waits = [&](SessionId session, const std::string& user, std::string why) {
+    auto* wait = report.add_quota_waits();
+    wait->set_session(session.v);
+    wait->set_user(user);
+    wait->set_position(++position[user]);
+    wait->set_why(std::move(why));
+  };
+  for (MemoryGate::QuotaWait& wait : arrays_.memory().quota_waits()) waits(wait.session, wait.user, std::move(wait.why));
+  for (const ClientLanes::Waiting& wait : lanes_.quota_waits()) {
+    if (const Account* account = arrays_.accounts().Of(wait.session))
+      waits(wait.session, account->user, host_quota_.Why(HostQuota::Way::kIn, wait.session, wait.bytes));
+  }
   return report;
 }
 
@@ -255,6 +281,9 @@ void Worker::Configure(const v1::HostConfig& config) {
   housekeeping_.SetCoalescing(config.coalescing());
   peers_.transfers().set_checksum(checksum_ || config.checksum());
   spill_.Enable(config.spill());
+  arrays_.SetAccounts(config, [this](SessionId session) { return host_quota_.Holds(session); });
+  lanes_.MoreRoom();
+  fetches_.MoreRoom();
   tracing_.Record(config);
 }
 

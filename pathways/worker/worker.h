@@ -33,6 +33,7 @@
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/host_memory.h"
+#include "pathways/worker/store/host_quota.h"
 #include "pathways/worker/store/launch_order.h"
 #include "pathways/worker/store/spill.h"
 #include "pathways/worker/transfer/aliases.h"
@@ -91,6 +92,8 @@ class Worker {
   // For the listener of lanes.
   ClientLanes& lanes() { return lanes_; }
   int64_t arrays() const { return arrays_.store().arrays(); }
+  // Number of bytes of arrays, on devices and on their way, that are charged to sessions.
+  int64_t charged_bytes() const { return arrays_.ledger().charged_bytes() + host_quota_.charged_bytes(); }
   // Number of programs of many nodes in which this host has a part.
   size_t programs() const { return housekeeping_.runtime().GraphsWith(program::kNodeOperator); }
   uint64_t configuration() const { return configuration_; }  // its version
@@ -100,8 +103,9 @@ class Worker {
   pathways::v1::MemoryReport Memory() const;
   pathways::v1::MetricsReport Metrics() const;
   pathways::v1::HealthReport Health() const;
-  // Does the work of the CleanUp graph (housekeeping.h).
+  // These do the work of the graphs of the same names (housekeeping.h).
   void CleanUp(const pathways::v1::CleanUp& what);
+  void Configure(const pathways::v1::HostConfig& config);
 
  private:
   void Dispatch(const pathways::v1::Command& command, const Bytes& payload);
@@ -111,12 +115,12 @@ class Worker {
   void Release(const pathways::v1::Release& command);
   void ReleaseOwner(SessionId session);
   Housekeeping::Duties MakeDuties();
-  void Configure(const pathways::v1::HostConfig& config);
 
   // State that the parts below share.
   WorkerContext context_;
   HostMemory host_memory_;
   DeviceArrays arrays_;
+  HostQuota host_quota_;
   LaunchOrder order_;
   Spill spill_;
 

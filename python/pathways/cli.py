@@ -53,13 +53,17 @@ def _steps_of(command):
 
 
 def _add_quotas(add):
-    step = _steps_of(add("quota", None, "limit what users may have of a cluster: sessions at a time, device time a day, weight and priority"))
+    step = _steps_of(add("quota", None, "limit what users may have of a cluster: sessions, devices, device time a day, memory, Python processes, weight, priority"))
     change = step("set", quotas.change, "set limits of a user, and keep the other limits; an operator's command")
     change.add_argument("--user", required=True, metavar="NAME", help="whose limits; '*': everybody without a limit of their own")
     change.add_argument("--sessions", metavar="N|none", help="how many sessions at a time; one more waits until another ends")
     change.add_argument("--device-seconds", metavar="S|none", help="device time a day (UTC), summed over devices; then computations are refused")
     change.add_argument("--weight", metavar="W|none", help="the largest weight of a session ('pathways share')")
     change.add_argument("--priority", metavar="P|none", help="the largest priority of a session")
+    change.add_argument("--devices", metavar="N|none", help="how many devices at a time, by slices and without them; a slice beyond that waits, other uses are refused")
+    change.add_argument("--device-memory", metavar="BYTES|none", help="memory of arrays on each device; work beyond that waits, or fails if nothing will be freed")
+    change.add_argument("--host-memory", metavar="BYTES|none", help="host memory of arrays on their way from programs, or to them, on each host; more wait")
+    change.add_argument("--host-processes", metavar="N|none", help="Python processes for functions on each host; each program that calls such functions has one")
     change.add_argument("--remove", action="store_true", help="remove all limits of the user that are not given")
     step("list", quotas.list_all, "show the limits and what is used of them; without an operator's token, one's own")
 

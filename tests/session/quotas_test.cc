@@ -113,6 +113,83 @@ TEST_F(QuotasTest, SharesStayWithinTheQuotaUnlessAnOperatorChangesThem) {
   EXPECT_EQ(change(*olga, 3), absl::OkStatus());
 }
 
+TEST_F(QuotasTest, HostsKnowTheLimitsOfASessionsUserWhileItIsOpen) {
+  auto olga = Door("olga"), ada = Door("ada"), bob = Door("bob");
+  QuotaQuestion question;
+  question.mutable_change()->set_user("ada");
+  question.mutable_change()->set_device_memory(1 << 20);
+  ASSERT_TRUE(Quotas(*olga, question).ok());
+  const ::pathways::v1::HostConfig& config = t_.workers[0]->config;
+  auto bobs = Ask(*bob, {"bob's"});
+  EXPECT_EQ(config.accounts_size(), 0) << "bob has no limit";
+  auto first = Ask(*ada, {"first"}), second = Ask(*ada, {"second"});
+  ASSERT_TRUE(first->has_value() && (*first)->ok());
+  ASSERT_EQ(config.accounts_size(), 1);
+  EXPECT_EQ(config.accounts(0).user(), "ada");
+  EXPECT_THAT(config.accounts(0).sessions(), ElementsAre((***first)->id().v, (***second)->id().v));
+  EXPECT_EQ(config.accounts(0).device_bytes(), 1 << 20);
+  EXPECT_FALSE(config.accounts(0).has_python_processes());
+  question.mutable_change()->set_host_processes(2);
+  question.mutable_change()->set_host_memory(1 << 24);
+  ASSERT_TRUE(Quotas(*olga, question).ok());
+  t_.Run();
+  EXPECT_EQ(config.accounts(0).host_bytes(), 1 << 24);
+  EXPECT_EQ(config.accounts(0).python_processes(), 2) << "a change is in force at once";
+  first->reset();
+  t_.Run();
+  EXPECT_THAT(config.accounts(0).sessions(), ElementsAre((***second)->id().v));
+  second->reset();
+  t_.Run();
+  EXPECT_EQ(config.accounts_size(), 0);
+}
+
+TEST_F(QuotasTest, ASliceBeyondTheQuotaWaitsForAnother) {
+  using What = SliceState::What;
+  auto olga = Door("olga"), ada = Door("ada");
+  QuotaQuestion question;
+  question.mutable_change()->set_user("ada");
+  question.mutable_change()->set_devices(2);
+  ASSERT_TRUE(Quotas(*olga, question).ok());
+  const auto opened = Ask(*ada, {"ada's"});
+  const SessionId session = (***opened)->id();
+  const auto add = [&](int count) {
+    resource::SliceRequest request;
+    request.count = count;
+    return *t_.Await<SliceState>([&](auto done) { ada->AddSlice(session, request, std::move(done)); });
+  };
+  const SliceState first = add(2), second = add(1), third = add(3);
+  EXPECT_EQ(first.what, What::kPlaced);
+  ASSERT_EQ(second.what, What::kWaiting);
+  EXPECT_EQ(second.position, 1);
+  EXPECT_EQ(second.text, "1 device of the 2 that user 'ada' may have at a time, of which 2 are in use");
+  EXPECT_EQ(third.what, What::kRefused);
+  EXPECT_THAT(third.text, HasSubstr("this slice has 3"));
+  EXPECT_THAT(*Quotas(*ada, Listing()), HasSubstr("\"devices\":2"));
+  ASSERT_TRUE(t_.AwaitStatus([&](auto done) { ada->ReleaseSlice(session, first.slice, std::move(done)); }).ok());
+  const auto placed =
+      t_.Await<SliceState>([&](auto done) { ada->AwaitSlice(session, second.slice, absl::Seconds(1), std::move(done)); });
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_EQ(placed->what, What::kPlaced);
+}
+
+TEST_F(QuotasTest, ADeviceMoreThanTheQuotaIsRefused) {
+  auto olga = Door("olga"), ada = Door("ada");
+  QuotaQuestion question;
+  question.mutable_change()->set_user("ada");
+  question.mutable_change()->set_devices(2);
+  ASSERT_TRUE(Quotas(*olga, question).ok());
+  auto opened = Ask(*ada, {"ada's"});
+  t_.session = ***opened;
+  EXPECT_TRUE(t_.Put(1, t_.Rows(0, 2, {4}), "abcd").ok());
+  EXPECT_EQ(t_.Ready({1}), absl::OkStatus());
+  t_.Put(2, t_.Rows(1, 2, {4}), "abcd").IgnoreError();
+  const absl::Status refused = t_.Ready({2});
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("user 'ada' has 2 devices in use and would have 3 with device 2; the quota is 2"));
+  EXPECT_EQ(*t_.FetchRows(1), "abcd") << "what it has goes on";
+  t_.session = nullptr;
+}
+
 class Frames : public net::Connection::Handler {
  public:
   void OnFrame(net::Frame frame) override { EXPECT_TRUE(last.ParseFromString(frame.header)); }

@@ -7,7 +7,7 @@ import { duration, h, setClass, setText } from "./dom";
 import { type GangReport, GangStore } from "./gangs";
 import { Graphs, type ProgramReport } from "./graph";
 import { type LogReport, Logs } from "./logs";
-import { clientTable, Events, Figures, Hangs, hostTable, Owners, panel, programTable, warnings } from "./panels";
+import { clientTable, Events, Figures, Hangs, hostTable, Owners, panel, programTable, Waits, warnings } from "./panels";
 import { compare, type Report, type View } from "./status";
 import { onThemeChange, startTheme, toggleTheme } from "./theme";
 import { describe, type Row, Timeline } from "./timeline";
@@ -36,6 +36,7 @@ class Page {
   private readonly programs = programTable();
   private readonly owners = new Owners();
   private readonly hangs = new Hangs();
+  private readonly waits = new Waits();
   private readonly events = new Events();
   private readonly figures = new Figures();
   private readonly charts = new Charts();
@@ -130,6 +131,7 @@ class Page {
     this.programs.set(this.store.summary(this.timeline.serverNow(), 10));
     this.owners.set(view);
     this.hangs.set(view);
+    this.waits.set(view);
     this.events.set(view, Date.now());
     this.charts.add(report.uptime_seconds, [view.load, view.used, view.queue, view.grantedPerSecond]);
     this.map.setView(view);
@@ -231,7 +233,7 @@ class Page {
         h(
           "div",
           { class: "columns" },
-          h("div", {}, panel("Devices", this.map.canvas, this.shows), panel("Hosts", this.hosts.element), panel("Memory by owner", this.owners.element), panel("Hangs", this.hangs.element)),
+          h("div", {}, panel("Devices", this.map.canvas, this.shows), panel("Hosts", this.hosts.element), panel("Memory by owner", this.owners.element), panel("Hangs", this.hangs.element), panel("Waiting", this.waits.element)),
           h("div", {}, panel("Last minutes", this.charts.element), panel("Clients", this.clients.element), panel("Programs of the last ten seconds", this.programs.element), panel("Events", this.events.element)),
         ),
         panel("Programs of many nodes", this.graphs.element, ...this.graphs.tools),

@@ -1,9 +1,9 @@
-// The page's panels but those on canvases: figures at the top, hosts, clients, memory by owner, what hangs, events.
+// The page's panels but those on canvases: figures at the top, hosts, clients, memory by owner, what hangs, what waits, events.
 
 import { bytes, count, duration, h, percent, setClass, setText } from "./dom";
 import type { ProgramView } from "./gangs";
 import type { ClientView, HostView, Report, View } from "./status";
-import { isShort, machineFaults } from "./status";
+import { isShort, machineFaults, waits } from "./status";
 import { Table } from "./table";
 import { clientVariable } from "./theme";
 
@@ -143,6 +143,23 @@ export class Hangs {
         );
       }),
     );
+  }
+}
+
+// The queues, with position and reason.
+export class Waits {
+  readonly element = h("div", { class: "waits" });
+  private shown = "";
+
+  set(view: View): void {
+    const all = waits(view.report);
+    const key = JSON.stringify(all);
+    if (key === this.shown) return;
+    this.shown = key;
+    if (all.length === 0) return this.element.replaceChildren(h("p", { class: "nothing" }, "nothing waits in a queue"));
+    const shown = all.slice(0, 20).map((one) => h("li", {}, h("span", {}, `${one.position}. ${one.who}`), one.why));
+    if (all.length > shown.length) shown.push(h("li", {}, `and ${all.length - shown.length} more`));
+    this.element.replaceChildren(h("div", { class: "hang" }, h("ul", {}, ...shown)));
   }
 }
 

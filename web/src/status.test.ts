@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Client, compare, type Host, isShort, type Machine, machineFaults, rate, type Report } from "./status";
+import { type Client, compare, type Host, isShort, type Machine, machineFaults, rate, type Report, waits } from "./status";
 
 function host(id: number, seconds: number | null, more: Partial<Host> = {}): Host {
   const metrics = seconds === null ? undefined : { launches: 1, device_seconds: seconds, spilled_bytes: 0 };
@@ -56,6 +56,16 @@ test("memory that no client owns is counted as such", () => {
   const view = compare(report(1, { hosts: [host(1, 0)], devices: [device(0, 1, 60, { "4": 40 })], clients: [client(4, 0)] }), null);
   assert.equal(view.clients[0]!.deviceBytes, 40);
   assert.equal(view.unowned, 20);
+});
+
+test("clients, slices and commands that wait are in one list", () => {
+  const health = { commands_parked: 1, executions_waiting: 0, memory_waits: 1, quota_waits: [{ client: 4, user: "ada", position: 1, why: "the quota of memory" }] };
+  const waiting_clients = [{ description: "train.py", user: "ada", position: 2, why: "the quota of sessions" }];
+  const slices = [{ id: 1, client: 4, state: "placed", count: 2 }, { id: 2, client: 4, state: "waiting", count: 1, position: 1, waits_for: "1 device" }];
+  const found = waits(report(1, { hosts: [host(1, 0, { health }), host(2, 0)], waiting_clients, slices }));
+  assert.deepEqual(found.map((one) => [one.who, one.position]), [["train.py", 2], ["slice 2 of client 4", 1], ["client 4 on host1", 1]]);
+  assert.equal(found[1]!.why, "waits for 1 device");
+  assert.deepEqual(waits(report(1)), []);
 });
 
 test("another controller's counters are not compared", () => {

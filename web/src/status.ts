@@ -28,6 +28,14 @@ export interface Machine {
   certificate_seconds?: number; // until it ends; absent: it has none
 }
 
+// A command that waits for its user's quota of memory.
+export interface QuotaWait {
+  client: number;
+  user: string;
+  position: number;
+  why: string;
+}
+
 export interface Host {
   id: number;
   name: string;
@@ -39,7 +47,7 @@ export interface Host {
   ops_in_flight: number;
   bytes_sent: number;
   bytes_received: number;
-  health?: { commands_parked: number; executions_waiting: number; memory_waits: number };
+  health?: { commands_parked: number; executions_waiting: number; memory_waits: number; quota_waits?: QuotaWait[] };
   metrics?: { launches: number; device_seconds: number; spilled_bytes: number };
   machine?: Machine; // absent: it has not been examined
   devices: number[];
@@ -82,6 +90,7 @@ export interface Slice {
   client: number;
   state: string;
   count: number;
+  position?: number; // if it waits
   waits_for?: string;
 }
 
@@ -101,6 +110,7 @@ export interface Report {
   hosts: Host[];
   devices: Device[];
   clients: Client[];
+  waiting_clients?: { description: string; user: string; position: number; why: string }[];
   slices: Slice[];
   hangs: Hang[];
   events: ClusterEvent[];
@@ -241,6 +251,21 @@ export function machineFaults(report: Report): [string, string][] {
     if (seconds < (name === "authority" ? 90 : 4) * DAY) found.push([ending(seconds), `the ${name}`]);
   }
   return found;
+}
+
+export interface Wait {
+  who: string;
+  position: number;
+  why: string;
+}
+
+// Returns the clients and commands that wait for the quotas of their users, and the slices that wait for devices.
+export function waits(report: Report): Wait[] {
+  return [
+    ...(report.waiting_clients ?? []).map((one) => ({ who: one.description, position: one.position, why: one.why })),
+    ...report.slices.filter((one) => one.state === "waiting").map((one) => ({ who: `slice ${one.id} of client ${one.client}`, position: one.position ?? 0, why: `waits for ${one.waits_for ?? "devices"}` })),
+    ...report.hosts.flatMap((host) => (host.health?.quota_waits ?? []).map((one) => ({ who: `client ${one.client} on ${host.name}`, position: one.position, why: one.why }))),
+  ];
 }
 
 // A client that waits, and gets less than half of its share.

@@ -68,8 +68,10 @@ void ClusterImpl::MakeSessions() {
   });
   slices_ = std::make_unique<Slices>(fabric_.get(), options_.virtual_devices, context_->timers(), &strand_,
                                      [this](SessionId session) { return sessions_->Find(session); });
-  client_sessions_ = std::make_unique<ClientSessions>(*context_, fabric_.get(), observation_.get(), sessions_.get(),
-                                                      [this] { return joiner_->CanServe(); });
+  client_sessions_ = std::make_unique<ClientSessions>(
+      *context_,
+      ClientSessions::Parts{fabric_.get(), housekeeping_.get(), observation_.get(), sessions_.get(), slices_.get()},
+      [this] { return joiner_->CanServe(); });
 }
 
 void ClusterImpl::MakeMembers() {

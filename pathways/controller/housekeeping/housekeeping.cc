@@ -86,9 +86,24 @@ bool Housekeeping::Start(Shape shape, const std::string& op, const std::vector<H
 // ---- configuration
 
 void Housekeeping::Configure(v1::HostConfig config, OnConfigured configured, absl::AnyInvocable<void() &&> told) {
+  configured_ = std::make_shared<const OnConfigured>(std::move(configured));
+  SpreadConfig(std::move(config), std::move(told));
+}
+
+void Housekeeping::SetAccounts(const std::vector<Account>& accounts, absl::AnyInvocable<void() &&> told) {
+  v1::HostConfig wanted;
+  wanted.mutable_accounts()->Add(accounts.begin(), accounts.end());
+  v1::HostConfig present;
+  *present.mutable_accounts() = config_.accounts();
+  if (wanted.SerializeAsString() == present.SerializeAsString()) return std::move(told)();
+  v1::HostConfig config = config_;
+  *config.mutable_accounts() = std::move(*wanted.mutable_accounts());
+  SpreadConfig(std::move(config), std::move(told));
+}
+
+void Housekeeping::SpreadConfig(v1::HostConfig config, absl::AnyInvocable<void() &&> told) {
   config.set_version(config_.version() + 1);
   config_ = std::move(config);
-  configured_ = std::make_shared<const OnConfigured>(std::move(configured));
   if (hosts_.empty()) return std::move(told)();
   configs_.Tell(config_.SerializeAsString(), Listed(hosts_), OnceConfigured(), std::move(told));
 }

@@ -91,6 +91,9 @@ class Housekeeping {
   // in force.
   void Configure(::pathways::v1::HostConfig config, OnConfigured configured, absl::AnyInvocable<void() &&> told = [] {});
   const ::pathways::v1::HostConfig& config() const { return config_; }
+  // Changes the accounts of the configuration, if they differ. Those who listen for answers to it go on listening. `told` as above.
+  using Account = ::pathways::v1::HostConfig::Account;
+  void SetAccounts(const std::vector<Account>& accounts, absl::AnyInvocable<void() &&> told);
 
   uint64_t frames_heard() const { return frames_heard_; }
   // Returns the controller's runtime, for graphs that are not housekeeping.
@@ -100,6 +103,7 @@ class Housekeeping {
   void WatchHealth();
   // Returns the host's last report; null if there is none yet.
   const Health* HealthOf(HostId host) const;
+  const std::map<HostId, Health>& health() const { return health_; }
 
   // Asks every host for its metrics. `done` runs once, on the strand, maybe inside another call: when all hosts have answered, or after
   // `timeout` with the answers that have come.
@@ -128,6 +132,7 @@ class Housekeeping {
   // Asks every host. `done` runs once: when all have answered, or after `timeout` with the answers that have come.
   template <class Report>
   void Gather(const std::string& op, absl::Duration timeout, absl::AnyInvocable<void(std::map<HostId, Report>) &&> done);
+  void SpreadConfig(::pathways::v1::HostConfig config, absl::AnyInvocable<void() &&> told);
   ConfigBroadcast::Heard OnceConfigured() const;
   void AbortElsewhere(const ::pathways::v1::LaunchFailed& failed);
   dataflow::Operators MakeOperators();

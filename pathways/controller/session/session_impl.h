@@ -68,6 +68,8 @@ class SessionImpl final : public Session {
   }
   // The client's virtual devices are `count` ids from `first` on.
   void SetVirtualDevices(DeviceId first, int count) { context_.devices().SetVirtual(first, count); }
+  // Asks before the client uses a physical device without a slice (SessionDevices).
+  void SetMayUse(SessionDevices::MayUse may_use) { context_.devices().SetMayUse(std::move(may_use)); }
   // After a slice was released: its arrays become errors and are freed; programs for its devices cannot run any more.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
   // Moves the client's virtual devices, suspends and resumes the client.

@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -55,6 +56,11 @@ class Slices {
 
   void Suspend(SessionId session, ResultCallback<SuspendReport> done);
   void Resume(SessionId session, ResultCallback<SuspendReport> done);
+
+  // Sets the quotas of the clients' users. Recheck places slices for which they have room now.
+  void SetQuotas(resource::SliceTable::RoomFor room_for) { table_.SetQuotas(std::move(room_for)); }
+  void Recheck() { Learn(table_.Recheck()); }
+  int64_t DevicesOf(SessionId session) const { return table_.DevicesOf(session); }
 
   void EndSession(SessionId session);
   // Call after hosts have joined, or were lost and removed from the topology.

@@ -36,7 +36,9 @@ struct Held {
   ~Held() {
     if (live != nullptr) live->fetch_sub(1);
     const std::shared_ptr<SharedPool> keeper = pool.lock();
-    if (keeper != nullptr && lent == 0) keeper->Keep(std::move(pages), owner);
+    if (keeper == nullptr) return;
+    if (lent == 0 && pages.base != nullptr) keeper->Keep(std::move(pages), owner);
+    keeper->EndUse(owner);
   }
 };
 
@@ -111,6 +113,9 @@ Bytes SharedMemory::Freeze() && { return Bytes(std::move(owner_), data_, size_);
 
 absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t owner) {
   PW_ASSIGN_OR_RETURN(std::shared_ptr<Held> held, CountOne(live_, limit_));
+  held->pool = pool_;
+  held->owner = owner;
+  if (pool_ != nullptr) pool_->BeginUse(owner);
   std::optional<SharedPages> used = pool_ == nullptr ? std::nullopt : pool_->Take(size, owner);
   if (used.has_value()) {
     held->pages = *std::move(used);
@@ -125,8 +130,6 @@ absl::StatusOr<SharedMemory> SharedMemoryFactory::Create(size_t size, uint64_t o
   }
   held->named = true;
   held->leased = pool_ != nullptr;
-  held->pool = pool_;
-  held->owner = owner;
   SharedMemory memory;
   memory.size_ = size;
   memory.fd_ = held->pages.fd.get();

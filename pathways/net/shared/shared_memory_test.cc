@@ -264,11 +264,25 @@ TEST(SharedPool, GivesWhatOneOwnerHadToNoOther) {
   EXPECT_TRUE(pool.Take(10, 1).has_value());
   pool.Keep(made(), 1);
   pool.Keep(made(), 2);
+  pool.BeginUse(1);
   pool.Forget(1);
   pool.Keep(made(), 1);
+  pool.EndUse(1);
   EXPECT_EQ(pool.bytes(), 10u);
   EXPECT_FALSE(pool.Take(10, 1).has_value());
   EXPECT_TRUE(pool.Take(10, 2).has_value());
+}
+
+TEST(SharedPool, RemembersOnlyThoseOwnersThatAreGoneWhoseMemoryIsInUse) {
+  SharedPool pool({.always = kKept});
+  for (uint64_t owner = 1; owner <= 100; ++owner) {
+    pool.BeginUse(owner);
+    if (owner % 2 == 0) pool.EndUse(owner);
+    pool.Forget(owner);
+  }
+  EXPECT_EQ(pool.owners_gone(), 50u);
+  for (uint64_t owner = 1; owner <= 100; owner += 2) pool.EndUse(owner);
+  EXPECT_EQ(pool.owners_gone(), 0u);
 }
 
 TEST(SharedMemory, IsRefusedWhereItDoesNotReachOrIsNotAFile) {

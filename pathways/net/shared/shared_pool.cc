@@ -88,8 +88,26 @@ void SharedPool::Sweep() {
 void SharedPool::Forget(uint64_t owner) {
   std::vector<SharedPages> dropped;
   std::lock_guard<std::mutex> lock(mu_);
-  gone_.insert(owner);
+  if (in_use_.contains(owner)) gone_.insert(owner);
   dropped = Remove([owner](const Kept& kept) { return kept.owner == owner; });
+}
+
+void SharedPool::BeginUse(uint64_t owner) {
+  std::lock_guard<std::mutex> lock(mu_);
+  ++in_use_[owner];
+}
+
+void SharedPool::EndUse(uint64_t owner) {
+  std::lock_guard<std::mutex> lock(mu_);
+  const auto use = in_use_.find(owner);
+  if (--use->second > 0) return;
+  in_use_.erase(use);
+  gone_.erase(owner);
+}
+
+size_t SharedPool::owners_gone() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return gone_.size();
 }
 
 size_t SharedPool::bytes() const {

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "pathways/net/sockets/socket.h"
 
@@ -71,11 +72,16 @@ class SharedPool {
 
   std::optional<SharedPages> Take(size_t size, uint64_t owner);
   void Keep(SharedPages pages, uint64_t owner);
+  // Enclose the use of an owner's memory, which Keep may get before EndUse. So the pool need not remember owners that are gone and
+  // of which it will get no memory any more.
+  void BeginUse(uint64_t owner);
+  void EndUse(uint64_t owner);
   // Frees idle memory (SP-4). Called periodically.
   void Sweep();
   // Frees the memory of an owner that is gone. Owner numbers are never reused.
   void Forget(uint64_t owner);
   size_t bytes() const;
+  size_t owners_gone() const;  // that are remembered
 
  private:
   struct Kept {
@@ -94,7 +100,8 @@ class SharedPool {
   mutable std::mutex mu_;
   std::deque<Kept> kept_;  // oldest first
   size_t bytes_ = 0;
-  absl::flat_hash_set<uint64_t> gone_;
+  absl::flat_hash_map<uint64_t, size_t> in_use_;  // the number of an owner's memories in use; without zeros
+  absl::flat_hash_set<uint64_t> gone_;            // owners that are gone, with memory in use
 };
 
 }  // namespace pw::net

@@ -245,18 +245,22 @@ std::vector<ShardRef> ProgramExecutor::MovedOut(const Run& run) {
 }
 
 MemoryGate::Verdict ProgramExecutor::Admit(const RunRef& run, absl::Status* why) {
-  if (arrays_->ledger().limit() == 0) return MemoryGate::Verdict::kRoom;
+  if (!arrays_->memory().Limits(run->session)) return MemoryGate::Verdict::kRoom;
   int64_t each = 0;
   for (int64_t bytes : run->program->output_bytes) each += bytes;
   absl::InlinedVector<MemoryGate::Need, 8> needs;
   for (int device : run->program->devices) needs.push_back({device, each});
-  auto add = [&](int device, int64_t bytes) {
-    for (MemoryGate::Need& need : needs) need.bytes += need.device == device ? bytes : 0;
+  auto add = [&](int device, int64_t bytes, int64_t moved_back = 0) {
+    for (MemoryGate::Need& need : needs) {
+      if (need.device != device) continue;
+      need.bytes += bytes;
+      need.moved_back += moved_back;
+    }
   };
-  for (const ShardRef& shard : MovedOut(*run)) add(shard->device(), shard->moved_out());
+  for (const ShardRef& shard : MovedOut(*run)) add(shard->device(), shard->moved_out(), shard->moved_out());
   // Donated inputs become outputs.
   for (const ShardRef& shard : run->task->consumes) add(shard->device(), -shard->bytes() - shard->moved_out());
-  return arrays_->memory().Admit(needs, run->task, why);
+  return arrays_->memory().Admit({needs, run->session, /*keeps_others=*/true}, run->task, why);
 }
 
 void ProgramExecutor::Launch(const RunRef& run) {
@@ -288,7 +292,8 @@ void ProgramExecutor::Launch(const RunRef& run) {
   for (size_t i = 0; i < run->results.size(); ++i) {
     run->results[i]->SetLive(std::move(launch->outputs[i]), run->program->output_bytes[i % results]);
   }
-  arrays_->Await(launch->done, [this, run](const absl::StatusOr<Unit>& done) { Finish(run, done.status()); });
+  arrays_->AwaitWork(run->session, run->program->devices, launch->done,
+                     [this, run](const absl::StatusOr<Unit>& done) { Finish(run, done.status()); });
 }
 
 // Reports that the program is compiled and the execution has its turn, or that it ended without them.

@@ -147,9 +147,10 @@ absl::StatusOr<storage::Folder> ArrayFiles::Resolve(const std::string& location,
   return roots_.Resolve(location, user);
 }
 
-bool ArrayFiles::TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later) {
+bool ArrayFiles::TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable<void() &&> later) {
   if (HasRoom(bytes)) {
     in_memory_ += bytes;
+    quota_->Add(HostQuota::Way::kFiles, session, bytes);
     return true;
   }
   arrays_->memory().Begin();
@@ -157,8 +158,9 @@ bool ArrayFiles::TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later) 
   return false;
 }
 
-void ArrayFiles::FreeMemory(int64_t bytes) {
+void ArrayFiles::FreeMemory(SessionId session, int64_t bytes) {
   in_memory_ -= bytes;
+  quota_->Add(HostQuota::Way::kFiles, session, -bytes);
   // A waiter takes its memory when it runs, which may be later. If others have taken the room by then, it waits again.
   for (size_t left = waiting_.size(); left > 0 && !waiting_.empty() && HasRoom(waiting_.front().bytes); --left) {
     Waiter waiter = std::move(waiting_.front());
@@ -212,13 +214,13 @@ Hazards::Outcome ArrayFiles::StartTile(const SavingRef& saving, const SavedTile&
     return Hazards::Outcome::kDone;
   }
   const int64_t bytes = *buffers::DenseBytes(buffer->dtype(), buffer->dims());
-  if (!TakeMemory(bytes, [hazards = &arrays_->hazards(), task] { hazards->Release(task); })) {
+  if (!TakeMemory(saving->session, bytes, [hazards = &arrays_->hazards(), task] { hazards->Release(task); })) {
     arrays_->hazards().Hold(task);
     return Hazards::Outcome::kWait;
   }
   arrays_->Await(buffer->ToHost(), [this, saving, tile, bytes](const absl::StatusOr<Bytes>& data) {
     if (data.ok()) return WriteTile(saving, tile, bytes, *data);
-    FreeMemory(bytes);
+    FreeMemory(saving->session, bytes);
     // If the shard is failing, its own error is the reason to give. It may be known only a little later.
     tile.shard->OnSettled([this, saving, shard = tile.shard.get(), error = data.status()] {
       OnTileWritten(saving, shard->failed() ? shard->error() : error);
@@ -231,7 +233,7 @@ void ArrayFiles::WriteTile(const SavingRef& saving, const SavedTile& tile, int64
   OnDisk<absl::Status>(
       [saving, region = tile.region, data = std::move(data)] { return saving->save->WriteTile(saving->array, region, data); },
       [this, saving, bytes](absl::Status status) {
-        FreeMemory(bytes);
+        FreeMemory(saving->session, bytes);
         OnTileWritten(saving, OnHost(saving->host, status));
       });
 }
@@ -332,7 +334,7 @@ void ArrayFiles::StartLoad(const LoadingRef& loading) {
 void ArrayFiles::ReadTile(const LoadingRef& loading, LoadedTile tile) {
   if (context_->ended(loading->session)) return PlaceTile(loading, std::move(tile), SessionEnded());
   const int64_t bytes = *buffers::DenseBytes(loading->array.array.dtype, tile.region.size);
-  if (!TakeMemory(bytes, [this, loading, tile] { ReadTile(loading, tile); })) return;
+  if (!TakeMemory(loading->session, bytes, [this, loading, tile] { ReadTile(loading, tile); })) return;
   OnDisk<absl::StatusOr<Bytes>>(
       [loading, region = tile.region] {
         return storage::ReadZarrRegion(loading->location / loading->array.name, loading->array.array, region);
@@ -340,7 +342,7 @@ void ArrayFiles::ReadTile(const LoadingRef& loading, LoadedTile tile) {
       [this, loading, tile, bytes](absl::StatusOr<Bytes> data) {
         if (!data.ok()) data = OnHost(loading->host, data.status());
         PlaceTile(loading, tile, std::move(data));
-        FreeMemory(bytes);
+        FreeMemory(loading->session, bytes);
       });
 }
 

@@ -22,14 +22,16 @@
 #include "pathways/storage/staged_save.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/host_quota.h"
 
 namespace pw::worker {
 
 class ArrayFiles {
  public:
   // `roots`: the folders that clients may use. `disk` runs reads and writes of files, and outlives this; null: all commands fail.
-  ArrayFiles(WorkerContext* context, DeviceArrays* arrays, storage::Roots roots, Executor* disk, int64_t limit_bytes)
-      : context_(context), arrays_(arrays), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes) {}
+  ArrayFiles(WorkerContext* context, DeviceArrays* arrays, storage::Roots roots, Executor* disk, int64_t limit_bytes,
+             HostQuota* quota)
+      : context_(context), arrays_(arrays), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes), quota_(quota) {}
 
   // REQUIRES: a SaveTiles, CommitSave, DropSave or LoadTiles.
   void Handle(const pathways::v1::Command& command);
@@ -58,8 +60,8 @@ class ArrayFiles {
   absl::StatusOr<storage::Folder> Resolve(const std::string& location, const std::string& user) const;
   bool HasRoom(int64_t bytes) const { return in_memory_ == 0 || bytes <= limit_bytes_ - in_memory_; }
   // Takes memory for a copy of a tile. False: `later` runs when there may be room.
-  bool TakeMemory(int64_t bytes, absl::AnyInvocable<void() &&> later);
-  void FreeMemory(int64_t bytes);
+  bool TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable<void() &&> later);
+  void FreeMemory(SessionId session, int64_t bytes);
 
   void Save(const pathways::v1::SaveTiles& command);
   absl::StatusOr<SavingRef> ParseSave(const pathways::v1::SaveTiles& command) const;
@@ -84,6 +86,7 @@ class ArrayFiles {
   const storage::Roots roots_;
   Executor* const disk_;
   const int64_t limit_bytes_;
+  HostQuota* const quota_;
   int64_t in_memory_ = 0;
   std::deque<Waiter> waiting_;  // for in_memory_ to shrink
 };

@@ -15,8 +15,9 @@ namespace v1 = pathways::v1;
 using lanes::LaneEnd;
 }  // namespace
 
-ClientLanes::ClientLanes(WorkerContext* context, BlockCache* blocks, Timers* timers, int64_t limit_bytes)
-    : context_(context), blocks_(blocks), timers_(timers), limit_bytes_(limit_bytes) {}
+ClientLanes::ClientLanes(WorkerContext* context, BlockCache* blocks, Timers* timers, int64_t limit_bytes, HostQuota* quota,
+                         MemoryGate* activity)
+    : context_(context), blocks_(blocks), timers_(timers), limit_bytes_(limit_bytes), quota_(quota), activity_(activity) {}
 ClientLanes::~ClientLanes() {
   for (auto& [session, client] : clients_)
     client.calls.Fail(absl::UnavailableError("the worker has lost its controller while the program was calling back"));
@@ -253,7 +254,9 @@ void ClientLanes::TakeBack(Client& client) {
     if (!std::exchange(it->second.asked, false)) continue;
     Forget(client, it->second.bytes);
     client.receiver.Drop(it->first);
+    it->second.charge = nullptr;
     client.waiting.push_front(it->first);
+    if (client.over_quota) activity_->SetAside(1);
   }
 }
 
@@ -268,12 +271,14 @@ void ClientLanes::Expect(SessionId session, uint64_t name, int64_t bytes, Arrive
         "a host buffer of ", HumanBytes(bytes), " does not fit into the ", HumanBytes(limit_bytes_),
         " of host memory that this worker sets aside for transfers: send less at a time, or raise --staging-limit")));
   }
+  if (absl::Status status = quota_->Check(session, bytes); !status.ok()) return std::move(arrived)(std::move(status));
   Client& client = clients_[session];
   auto [it, is_new] = client.buffers.try_emplace(name);
   if (!is_new) return std::move(arrived)(absl::InvalidArgumentError(absl::StrCat("host buffer ", name, " is expected already")));
   it->second.bytes = bytes;
   it->second.arrived = std::move(arrived);
   client.waiting.push_back(name);
+  if (client.over_quota) activity_->SetAside(1);
   AskForMore();
 }
 
@@ -292,17 +297,34 @@ bool ClientLanes::AskForOne() {
     if (client.lane == 0 || client.waiting.empty()) continue;
     const uint64_t name = client.waiting.front();
     const int64_t bytes = client.buffers.at(name).bytes;
-    if (client.asked_bytes > 0 && client.asked_bytes + bytes > limit_bytes_ / 2) continue;
+    const bool fits = quota_->HasRoom(HostQuota::Way::kIn, turn->first, bytes);
+    SetOverQuota(client, !fits);
+    if (!fits || (client.asked_bytes > 0 && client.asked_bytes + bytes > limit_bytes_ / 2)) continue;
     if (bytes > limit_bytes_ - asked_bytes_) return false;
     client.waiting.pop_front();
     last_asked_ = turn->first;
-    Ask(client, name);
+    Ask(turn->first, client, name);
     return true;
   }
   return false;
 }
 
-void ClientLanes::Ask(Client& client, uint64_t name) {
+void ClientLanes::SetOverQuota(Client& client, bool over) {
+  if (std::exchange(client.over_quota, over) == over) return;
+  const auto waiting = static_cast<int64_t>(client.waiting.size());
+  activity_->SetAside(over ? waiting : -waiting);
+}
+
+std::vector<ClientLanes::Waiting> ClientLanes::quota_waits() const {
+  std::vector<Waiting> waits;
+  for (const auto& [session, client] : clients_) {
+    if (client.over_quota && !client.waiting.empty())
+      waits.push_back({session, client.buffers.at(client.waiting.front()).bytes});
+  }
+  return waits;
+}
+
+void ClientLanes::Ask(SessionId session, Client& client, uint64_t name) {
   Buffer& buffer = client.buffers.at(name);
   std::optional<AlignedBytes> memory = blocks_->Take(static_cast<size_t>(buffer.bytes));
   if (!memory.has_value()) {
@@ -311,6 +333,7 @@ void ClientLanes::Ask(Client& client, uint64_t name) {
                       absl::StrCat("this worker's machine has no memory for a host buffer of ", HumanBytes(buffer.bytes))));
   }
   buffer.asked = true;
+  buffer.charge = quota_->Take(HostQuota::Way::kIn, session, buffer.bytes);
   client.asked_bytes += buffer.bytes;
   asked_bytes_ += buffer.bytes;
   client.receiver.Expect(name, *std::move(memory));
@@ -331,8 +354,9 @@ void ClientLanes::Finish(Client& client, uint64_t name, absl::StatusOr<Bytes> by
   if (node.mapped().asked) {
     Forget(client, node.mapped().bytes);
     client.receiver.Drop(name);
-  } else {
-    std::erase(client.waiting, name);
+    node.mapped().charge = nullptr;  // the caller charges for what has come
+  } else if (std::erase(client.waiting, name) > 0 && client.over_quota) {
+    activity_->SetAside(-1);
   }
   std::move(node.mapped().arrived)(std::move(bytes));
   AskForMore();
@@ -362,6 +386,7 @@ void ClientLanes::Call(const device::HostCallRequest& request, LaneCalls::Done d
 
 void ClientLanes::FailAll(Client& client, const absl::Status& status) {
   TakeBack(client);
+  SetOverQuota(client, false);
   client.waiting.clear();
   auto buffers = std::exchange(client.buffers, {});
   auto fetched = std::exchange(client.fetched, {});

@@ -2,7 +2,8 @@
 // buffers, take out fetched arrays, and carry programs' calls of functions of their client's process (lane_calls.h).
 //
 // The worker requests a buffer when it has room: all requested buffers together fit the limit, and those of one session half of
-// it, unless that is one buffer. Until then the buffer waits at its client. A client without a lane gets no requests. The
+// it, unless that is one buffer. They also fit the quota of the session's user, together with buffers that have come and are not
+// on their devices yet (host_quota.h). Until then the buffer waits at its client. A client without a lane gets no requests. The
 // worker keeps for a while what it has for such a client: parts of buffers, fetched arrays, and calls. Then it drops the parts,
 // and requests these buffers from the beginning when the client is back. It gives up the arrays, so that reading them fails, and
 // fails the calls.
@@ -12,6 +13,7 @@
 //   CL-2  a connection that has not shown a session's key learns and changes nothing. Such connections are few and short-lived
 //   CL-3  memory for requested buffers never exceeds the limit; a buffer larger than that fails with RESOURCE_EXHAUSTED
 //   CL-4  a session's connection is served once the one before it has closed. So no old one writes to reused memory
+//   CL-5  buffers that wait for a quota are no activity (memory_gate.h), because a buffer that has come may itself wait for memory
 // Lives on the worker's strand; connections' threads only post to it.
 #pragma once
 
@@ -35,6 +37,8 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/lanes/lane_calls.h"
 #include "pathways/worker/store/context.h"
+#include "pathways/worker/store/host_quota.h"
+#include "pathways/worker/store/memory_gate.h"
 
 namespace pw::worker {
 
@@ -47,7 +51,9 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   using Gone = absl::AnyInvocable<void() &&>;
 
   // `blocks`: memory for what arrives. `timers` may be null: then nothing is given up.
-  ClientLanes(WorkerContext* context, BlockCache* blocks, Timers* timers, int64_t limit_bytes);
+  // The callers of Expect count each buffer as activity of `activity`.
+  ClientLanes(WorkerContext* context, BlockCache* blocks, Timers* timers, int64_t limit_bytes, HostQuota* quota,
+              MemoryGate* activity);
   ~ClientLanes() override;
 
   // Takes a connection that the listener has accepted.
@@ -67,6 +73,14 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   void Call(const device::HostCallRequest& request, LaneCalls::Done done);
   void Fail(const pathways::v1::FailLane& command);
   void ReleaseOwner(SessionId session);
+  // Requests more buffers: quotas may have room.
+  void MoreRoom() { AskForMore(); }
+  // The first buffer of each session that waits for the quota.
+  struct Waiting {
+    SessionId session;
+    int64_t bytes = 0;
+  };
+  std::vector<Waiting> quota_waits() const;
 
   // For tests.
   int64_t asked_bytes() const { return asked_bytes_; }
@@ -79,6 +93,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
     int64_t bytes = 0;
     Arrived arrived;
     bool asked = false;  // requested: its memory counts against the limit
+    HostQuota::Charge charge = nullptr;
   };
   struct Fetched {
     Bytes data;
@@ -96,6 +111,7 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
     int64_t asked_bytes = 0;
     std::map<uint64_t, Buffer> buffers = {};
     std::deque<uint64_t> waiting = {};  // buffers to request
+    bool over_quota = false;            // `waiting` waits for the quota, and is not activity
     lanes::Receiver receiver = {};
     lanes::Sender sender{lanes::Sender::Names::kFetches};
     std::map<uint64_t, Fetched> fetched = {};
@@ -126,7 +142,8 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   void TakeBack(Client& client);
   void AskForMore();
   bool AskForOne();
-  void Ask(Client& client, uint64_t name);
+  void Ask(SessionId session, Client& client, uint64_t name);
+  void SetOverQuota(Client& client, bool over);
   void SendWant(Client& client, uint64_t name);
   void Forget(Client& client, int64_t asked_bytes);
   // These remove entries from the table before they answer them: an answer may change the table.
@@ -138,6 +155,8 @@ class ClientLanes final : private lanes::LaneEnd::Owner {
   BlockCache* const blocks_;
   Timers* const timers_;
   const int64_t limit_bytes_;
+  HostQuota* const quota_;
+  MemoryGate* const activity_;
   int64_t asked_bytes_ = 0;
   SessionId last_asked_;  // the session that had the last turn
   LaneId next_lane_ = 1;

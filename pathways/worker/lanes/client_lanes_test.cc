@@ -41,12 +41,13 @@ class Hours final : public Timers {
 
 class LanesOfAWorker {
  public:
-  explicit LanesOfAWorker(int64_t staging_bytes = 1000) {
+  explicit LanesOfAWorker(int64_t staging_bytes = 1000, int64_t device_bytes = 0) {
     WorkerHarness::Setup setup;
     setup.executor = &executor;
     setup.transport = &transport;
     setup.timers = &hours;
     setup.limits.staging_bytes = staging_bytes;
+    setup.limits.device_memory_bytes = device_bytes;
     host = std::make_unique<WorkerHarness>(setup);
     listener_ = *transport.Listen("worker:1", [this](std::unique_ptr<net::Connection> c) {
       auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(c));
@@ -75,6 +76,17 @@ class LanesOfAWorker {
     command.mutable_admit_lane()->set_key("key " + std::to_string(session));
     command.mutable_admit_lane()->set_grace_seconds(absl::ToDoubleSeconds(grace));
     host->Do(command);
+  }
+  // Ada has the sessions 1 and 2.
+  void SetAdasQuota(int64_t host_bytes) {
+    v1::HostConfig config;
+    auto* ada = config.add_accounts();
+    ada->set_user("ada");
+    ada->add_sessions(1);
+    ada->add_sessions(2);
+    ada->set_host_bytes(host_bytes);
+    host->Configure(config);
+    Settle();
   }
   // Puts a buffer of floats on one device. The op has the number of the buffer.
   void Put(uint64_t buffer, int64_t elements, uint64_t session = 1) {
@@ -264,6 +276,59 @@ TEST(ClientLanesTest, ALargeOneHasItsTurn) {
   EXPECT_THAT(one.Said(), IsEmpty()) << "it waits for the large one";
   two.SendPart(21, 0, 96, std::string(96, 'x'));
   EXPECT_THAT(one.Said(), ElementsAre("want 12 40 from 0"));
+}
+
+TEST(ClientLanesTest, BuffersOfAUsersSessionsFitTheQuota) {
+  LanesOfAWorker w;
+  w.SetAdasQuota(80);
+  for (uint64_t session : {1, 2, 3}) w.Admit(session);
+  TestClient one(&w, 1), two(&w, 2), bobs(&w, 3);
+  w.Put(11, 10, 1);
+  w.Put(21, 10, 2);
+  w.Put(12, 10, 1);
+  w.Put(31, 10, 3);
+  EXPECT_THAT(one.Said(), ElementsAre("welcome", "want 11 40 from 0"));
+  EXPECT_THAT(two.Said(), ElementsAre("welcome", "want 21 40 from 0"));
+  EXPECT_THAT(bobs.Said(), ElementsAre("welcome", "want 31 40 from 0")) << "Bob does not wait for Ada";
+  const v1::HealthReport health = w.host->worker->Health();
+  EXPECT_EQ(health.users(0).host_bytes(), 80);
+  ASSERT_EQ(health.quota_waits_size(), 1);
+  EXPECT_EQ(health.quota_waits(0).session(), 1u);
+  EXPECT_EQ(health.quota_waits(0).position(), 1u);
+  EXPECT_THAT(health.quota_waits(0).why(), HasSubstr("user 'ada' has 80 B of 80 B"));
+  one.SendPart(11, 0, 40, Text());
+  EXPECT_THAT(one.Said(), ElementsAre("want 12 40 from 0"));
+  EXPECT_EQ(w.host->Read(11, 0), kValues);
+  w.Put(22, 21, 2);
+  EXPECT_EQ(w.done().at(22).code(), absl::StatusCode::kResourceExhausted) << "more than the quota ever has";
+  w.Put(23, 10, 2);
+  EXPECT_THAT(two.Said(), IsEmpty());
+  w.SetAdasQuota(120);
+  EXPECT_THAT(two.Said(), ElementsAre("want 23 40 from 0")) << "a larger quota is in force at once";
+  for (uint64_t session : {1, 2, 3}) w.host->ReleaseOwner(session);
+  w.Settle();
+  EXPECT_EQ(w.host->worker->charged_bytes(), 0);
+}
+
+TEST(ClientLanesTest, ABufferThatWaitsForTheQuotaKeepsNothingWaitingForMemory) {
+  LanesOfAWorker w(1000, 40);
+  w.SetAdasQuota(40);
+  for (uint64_t session : {1, 3}) w.Admit(session);
+  TestClient one(&w, 1), bobs(&w, 3);
+  w.Put(11, 10, 1);
+  one.SendPart(11, 0, 40, Text());  // the device is full
+  w.Put(31, 10, 3);                 // something goes on
+  w.Put(12, 10, 1);
+  one.SendPart(12, 0, 40, Text());
+  w.Put(13, 10, 1);
+  EXPECT_THAT(one.Said(), ElementsAre("welcome", "want 11 40 from 0", "want 12 40 from 0"));
+  EXPECT_FALSE(w.done().contains(12)) << "the other session may free memory";
+  v1::Command command;
+  command.mutable_fail_lane()->set_session(3);
+  w.host->Do(command);
+  w.Settle();
+  EXPECT_EQ(w.done().at(12).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(one.Said(), ElementsAre("want 13 40 from 0"));
 }
 
 TEST(ClientLanesTest, AClientThatStaysAwayHoldsNoMemory) {

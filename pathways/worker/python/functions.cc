@@ -75,6 +75,25 @@ absl::Status Functions::CheckAllowed() {
   return absl::OkStatus();
 }
 
+int64_t Functions::processes(const Account& account) const {
+  return std::count_if(account.sessions.begin(), account.sessions.end(), [this](SessionId session) {
+    const auto client = clients_.find(session);
+    return client != clients_.end() && client->second->python.has_process();
+  });
+}
+
+absl::Status Functions::CheckQuota(SessionId session) const {
+  const Account* account = arrays_->accounts().Of(session);
+  if (account == nullptr || !account->python_processes.has_value()) return absl::OkStatus();
+  const int64_t there = processes(*account);
+  if (there < *account->python_processes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("user '", account->user, "' has ", there, " Python processes on ", options_.host_name, ", and the quota is ",
+                   *account->python_processes,
+                   ": each program that calls functions there has one. End another of them, or ask an operator for more ('pathways "
+                   "quota set --host-processes')"));
+}
+
 SessionPython::Environment Functions::ForSessions() {
   return {context_->strand(),
           &arrays_->memory(),
@@ -82,6 +101,7 @@ SessionPython::Environment Functions::ForSessions() {
           files_.get(),
           &memory_,
           to_client_,
+          [this](SessionId session) { return CheckQuota(session); },
           [this](const PythonCallRef& call, absl::StatusOr<std::vector<Bytes>> results) {
             if (results.ok())
               PlaceResults(call, *std::move(results));

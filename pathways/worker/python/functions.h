@@ -13,6 +13,7 @@
 //   FN-2  calls of one stream are sent in order; of each stream at most kAhead are in the process or being copied for it
 //   FN-3  a dropped function stays usable for the calls that hold it. The process drops it after all earlier calls of the
 //         session, because they may use objects that the function holds (jax's colocated classes)
+//   FN-4  a process starts only while its user has fewer on this host than the quota (accounts.h)
 // Lives on the worker's strand.
 #pragma once
 
@@ -32,6 +33,7 @@
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/python/call.h"
 #include "pathways/worker/python/session_python.h"
+#include "pathways/worker/store/accounts.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 
@@ -53,12 +55,15 @@ class Functions {
   void ReleaseOwner(SessionId session);
   // Asks the session's process on this host for the stacks of its threads (SessionPython::AskStacks).
   bool AskStacks(SessionId session, std::function<void(absl::StatusOr<std::string>)> done);
+  // Returns the number of processes that a user has on this host.
+  int64_t processes(const Account& account) const;
 
  private:
   struct Stream;
   struct Client;  // a session
 
   absl::Status CheckAllowed();
+  absl::Status CheckQuota(SessionId session) const;
   SessionPython::Environment ForSessions();
   absl::Status CheckCounts(const PythonFunction& function, const pathways::v1::Execute& command) const;
   void Answer(uint64_t executable, const std::string& name, const absl::Status& status);

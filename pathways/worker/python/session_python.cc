@@ -23,6 +23,7 @@ std::string Explain(const std::string& how) {
 
 absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
   if (process_ == nullptr) {
+    PW_RETURN_IF_ERROR(environment_.may_start(session_));
     loaded_.clear();
     pid_ = 0;
     const PythonOptions& options = *environment_.options;

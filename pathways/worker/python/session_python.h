@@ -54,6 +54,7 @@ class SessionPython final : private PythonProcess::Owner {
     net::FileListener* files;
     net::SharedMemoryFactory* memory;
     ToClient to_client;
+    std::function<absl::Status(SessionId)> may_start;  // asked before the session's process starts
     Ended ended;
   };
 
@@ -68,6 +69,7 @@ class SessionPython final : private PythonProcess::Owner {
   // Asks the process for the stacks of its threads. `done` is called once unless this is destroyed first, with an error if the process has ended.
   // Returns false, and does not call `done`, if there is no process.
   bool AskStacks(std::function<void(absl::StatusOr<std::string>)> done);
+  bool has_process() const { return process_ != nullptr; }
   // Ends the process, and fails its loads and calls.
   void Abandon(const absl::Status& why);
 

@@ -1,5 +1,6 @@
 // DeviceArrays: the arrays on this host's devices. It owns their names (ObjectStore), the accounts of their memory (MemoryLedger), the
-// order of the commands that read and consume them (Hazards), and the gate through which new ones get memory (MemoryGate).
+// order of the commands that read and consume them (Hazards), the users whose arrays are limited (Accounts), and the gate through which
+// new arrays get memory (MemoryGate).
 //
 // A part that makes or reads arrays uses all four: it finds or binds names, submits a task, asks for memory, and awaits the device.
 //
@@ -12,7 +13,10 @@
 #include <utility>
 
 #include "pathways/base/threads/future.h"
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "pathways/device/device.h"
+#include "pathways/worker/store/accounts.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/hazards.h"
 #include "pathways/worker/store/memory_gate.h"
@@ -28,7 +32,7 @@ class DeviceArrays {
       : context_(context),
         runtime_(runtime),
         ledger_(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
-        memory_(ledger_.get(), &hazards_) {}
+        memory_(context, ledger_.get(), &accounts_, &hazards_) {}
   DeviceArrays(const DeviceArrays&) = delete;
 
   device::DeviceRuntime* runtime() const { return runtime_; }
@@ -39,6 +43,14 @@ class DeviceArrays {
   const Hazards& hazards() const { return hazards_; }
   MemoryGate& memory() { return memory_; }
   const MemoryGate& memory() const { return memory_; }
+
+  const Accounts& accounts() const { return accounts_; }
+  // Sets the users whose use of this host is limited.
+  // `also_holds`: whether this host holds anything else of a session.
+  void SetAccounts(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> also_holds) {
+    accounts_.Set(config, [&](SessionId session) { return ledger_->Holds(session) || also_holds(session); });
+    memory_.Recheck();
+  }
 
   // Makes a pending shard, still without a name.
   ShardRef NewShard(int device, SessionId session) {
@@ -58,6 +70,15 @@ class DeviceArrays {
                      memory_.End();
                    });
   }
+  // Like Await, for work on these devices that is done for a session.
+  template <class T, class F>
+  void AwaitWork(SessionId session, absl::Span<const int> devices, const Future<T>& future, F then) {
+    Await(future, [this, session, counted = memory_.BeginWork(session, devices),
+                   then = std::move(then)](const absl::StatusOr<T>& value) mutable {
+      then(value);
+      memory_.EndWork(session, counted);
+    });
+  }
 
  private:
   const WorkerContext* const context_;
@@ -65,6 +86,7 @@ class DeviceArrays {
   const std::shared_ptr<MemoryLedger> ledger_;
   ObjectStore store_;
   Hazards hazards_;
+  Accounts accounts_;
   MemoryGate memory_;
 };
 

@@ -82,19 +82,19 @@ void Shard::MoveOut(std::unique_ptr<device::DeviceBuffer> buffer) {
   PW_CHECK(state_ == State::kReady && moved_bytes_ == 0);
   moved_bytes_ = bytes();
   Hold(std::move(buffer), 0);
-  ledger_->MovedOut(moved_bytes_);
+  ledger_->MovedOut(device_, session_, moved_bytes_);
 }
 
 void Shard::MoveBack(std::unique_ptr<device::DeviceBuffer> buffer) {
   PW_CHECK(state_ == State::kReady && moved_bytes_ != 0);
   const int64_t bytes = std::exchange(moved_bytes_, 0);
-  ledger_->MovedOut(-bytes);
+  ledger_->MovedOut(device_, session_, -bytes);
   Hold(std::move(buffer), bytes);
 }
 
 void Shard::Consume() {
   contents_ = nullptr;
-  if (moved_bytes_ != 0) ledger_->MovedOut(-std::exchange(moved_bytes_, 0));
+  if (moved_bytes_ != 0) ledger_->MovedOut(device_, session_, -std::exchange(moved_bytes_, 0));
 }
 
 std::unique_ptr<device::DeviceBuffer> Shard::Take() {

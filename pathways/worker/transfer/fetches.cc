@@ -52,7 +52,13 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
     return Hazards::Outcome::kDone;
   }
   in_memory_ -= std::exchange(request->bytes, 0);  // of a first try
-  if (in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) {
+  request->charge = nullptr;
+  if (absl::Status status = quota_->Check(request->session, *bytes); !status.ok()) {
+    Answer(request, status);
+    return Hazards::Outcome::kDone;
+  }
+  if ((in_memory_ > 0 && *bytes > limit_bytes_ - in_memory_) ||
+      !quota_->HasRoom(HostQuota::Way::kOut, request->session, *bytes)) {
     arrays_->hazards().Hold(request->task);
     waiting_.push_back(request->task);
     arrays_->memory().Begin();  // consumers of the shard wait for this
@@ -62,12 +68,15 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
   request->dtype = buffer->dtype();
   request->dims = buffer->dims();
   in_memory_ += request->bytes;
+  request->charge = quota_->Take(HostQuota::Way::kOut, request->session, request->bytes);
   if (StartCopy(request)) return Hazards::Outcome::kWait;
   // The request keeps the shard until the copy has ended: if the copy fails, the shard's own error is the reason to give.
   Future<Bytes> copy = SharesMemory(*request)
                            ? ToSharedHost(&host_memory_->shared(), request->session, buffer, static_cast<size_t>(*bytes))
                            : buffer->ToHost();
-  arrays_->Await(copy, [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
+  const int device = request->shard->device();
+  arrays_->AwaitWork(request->session, {&device, 1}, copy,
+                     [this, request](const absl::StatusOr<Bytes>& bytes) { Answer(request, bytes); });
   return Hazards::Outcome::kDone;
 }
 
@@ -117,14 +126,14 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
                               request->bytes);
   }
   if (!bytes.ok()) {
-    Freed(request->bytes);
+    Freed(request->bytes, std::move(request->charge));
     // If the shard is failing, its own error is the reason to give. It may be known only a little later.
     request->shard->OnSettled([this, fetch = request->fetch, shard = request->shard.get(), error = bytes.status()] {
       Fail(fetch, shard->failed() ? shard->error() : error);
     });
     return;
   }
-  if (context_->ended(request->session)) return Freed(request->bytes);
+  if (context_->ended(request->session)) return Freed(request->bytes, std::move(request->charge));
   if (request->lane_fetch != 0 && bytes->size() > request->lane_above) return SendOnLane(request, *std::move(bytes));
   if (host_memory_->shares() && net::NameOf(*bytes).has_value()) return Lend(request, *bytes);
   const bool is_inline = bytes->size() <= kFetchInlineBytes;
@@ -137,10 +146,10 @@ void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   fetched->set_payload_bytes(is_inline ? bytes->size() : 0);
   if (is_inline) {
     context_->had().Keep(HadCommands::Kind::kFetch, request->fetch, *event, *bytes);
-    return Freed(request->bytes);
+    return Freed(request->bytes, std::move(request->charge));
   }
   context_->had().Forget(HadCommands::Kind::kFetch, request->fetch);
-  sending_.push_back({request->fetch, request->session, *std::move(bytes)});
+  sending_.push_back({request->fetch, request->session, *std::move(bytes), std::move(request->charge)});
   Pump();
 }
 
@@ -151,7 +160,8 @@ void Fetches::SendOnLane(const RequestRef& request, Bytes bytes) {
   fetched->set_total_bytes(bytes.size());
   fetched->set_on_lane(true);
   context_->had().Keep(HadCommands::Kind::kFetch, request->fetch, *event);
-  lanes_->Send(request->session, request->lane_fetch, std::move(bytes), [this, size = request->bytes] { Freed(size); });
+  lanes_->Send(request->session, request->lane_fetch, std::move(bytes),
+               [this, size = request->bytes, charge = std::move(request->charge)]() mutable { Freed(size, std::move(charge)); });
 }
 
 void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {
@@ -160,7 +170,8 @@ void Fetches::Lend(const RequestRef& request, const Bytes& bytes) {
   fetched->set_total_bytes(bytes.size());
   net::WriteName(*net::NameOf(bytes), fetched->mutable_shared());
   context_->had().Forget(HadCommands::Kind::kFetch, request->fetch);
-  loans_.Add(request->fetch, request->session, bytes, [this, size = request->bytes] { Freed(size); });
+  loans_.Add(request->fetch, request->session, bytes,
+             [this, size = request->bytes, charge = std::move(request->charge)]() mutable { Freed(size, std::move(charge)); });
 }
 
 void Fetches::Taken(const v1::SharedTaken& command) {
@@ -188,7 +199,8 @@ void Fetches::Pump() {
   if (freed > 0) Freed(freed);
 }
 
-void Fetches::Freed(int64_t bytes) {
+void Fetches::Freed(int64_t bytes, HostQuota::Charge charge) {
+  charge = nullptr;
   in_memory_ -= bytes;
   std::deque<Hazards::TaskRef> now;
   now.swap(waiting_);

@@ -4,7 +4,8 @@
 // shared memory, if the controller can open it, or they follow as chunks on the bulk lane, as fast as the connection takes them.
 //
 // Invariants:
-//   FT-1  unsent copies in host memory exceed the limit by at most one copy. Further fetches wait, as readers of their shards
+//   FT-1  unsent copies in host memory exceed the limit by at most one copy, and those of a user never exceed the quota (host_quota.h).
+//         Further fetches wait, as readers of their shards
 //   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended. HadCommands keeps the answers that came in one message,
 //         and forgets the fetches with others: repeated, they read the shard again
 // Lives on the worker's strand.
@@ -25,8 +26,9 @@ namespace pw::worker {
 
 class Fetches {
  public:
-  Fetches(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, ClientLanes* lanes, int64_t limit_bytes)
-      : context_(context), arrays_(arrays), host_memory_(host_memory), lanes_(lanes), limit_bytes_(limit_bytes) {}
+  Fetches(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, ClientLanes* lanes, int64_t limit_bytes,
+          HostQuota* quota)
+      : context_(context), arrays_(arrays), host_memory_(host_memory), lanes_(lanes), limit_bytes_(limit_bytes), quota_(quota) {}
 
   void Fetch(const pathways::v1::Fetch& command);
   // Returns the shared memory that Fetched named: the controller has opened it.
@@ -34,6 +36,8 @@ class Fetches {
   // Goes on sending: the connection takes bulk data again.
   void Pump();
   void ReleaseOwner(SessionId session);
+  // Lets fetches that wait check again: quotas may have room.
+  void MoreRoom() { Freed(0); }
 
  private:
   struct Request {
@@ -49,12 +53,14 @@ class Fetches {
     Hazards::TaskRef task;
     bool answered = false;
     bool view_tried = false;
+    HostQuota::Charge charge = nullptr;  // for `bytes`
   };
   using RequestRef = std::shared_ptr<Request>;
   struct Sending {
     uint64_t fetch;
     SessionId session;
     Bytes data;
+    HostQuota::Charge charge;
     size_t sent = 0;
   };
 
@@ -67,13 +73,15 @@ class Fetches {
   void Fail(uint64_t fetch, const absl::Status& status);
   void Lend(const RequestRef& request, const Bytes& bytes);
   void SendOnLane(const RequestRef& request, Bytes bytes);
-  void Freed(int64_t bytes);
+  // Frees a copy: its bytes and its charge.
+  void Freed(int64_t bytes, HostQuota::Charge charge = nullptr);
 
   WorkerContext* const context_;
   DeviceArrays* const arrays_;
   HostMemory* const host_memory_;
   ClientLanes* const lanes_;
   const int64_t limit_bytes_;
+  HostQuota* const quota_;
   int64_t in_memory_ = 0;
   std::deque<Hazards::TaskRef> waiting_;  // for in_memory_ to shrink
   std::deque<Sending> sending_;

@@ -38,6 +38,7 @@ struct Moves::Assembly {
   absl::Status status;
   std::optional<AlignedBytes> memory;
   Bytes whole;  // instead of `memory` if one piece is the whole shard
+  HostQuota::Charge charge = nullptr;  // for either of them
 
   bool Holds(const Bytes& bytes) const {
     if (!memory.has_value()) return false;
@@ -135,7 +136,7 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     const int64_t bytes = DeviceBytes(assembly->dtype, assembly->dims);
     const MemoryGate::Need need{assembly->shard->device(), bytes};
     absl::Status why;
-    switch (arrays_->memory().Admit({&need, 1}, weak.lock(), &why)) {
+    switch (arrays_->memory().Admit({{&need, 1}, operation->session}, weak.lock(), &why)) {
       case MemoryGate::Verdict::kWait:
         return Hazards::Outcome::kWait;
       case MemoryGate::Verdict::kNever:
@@ -151,7 +152,8 @@ bool Moves::CopyWhole(const OperationRef& operation, const v1::Move::Receive& re
     }
     const Future<Unit> ready = (*copy)->Ready();
     assembly->shard->SetLive(*std::move(copy), bytes);
-    arrays_->Await(ready, [finish, source](const absl::StatusOr<Unit>& done) {
+    const int devices[] = {source->device(), assembly->shard->device()};
+    arrays_->AwaitWork(operation->session, devices, ready, [finish, source](const absl::StatusOr<Unit>& done) {
       if (done.ok()) return finish(absl::OkStatus());
       WhyFailed(source, done.status(), finish);
     });
@@ -213,6 +215,7 @@ void Moves::ExpectPiece(const OperationRef& operation, const AssemblyRef& assemb
 // Returns null, and fails the assembly, if the machine has no memory for the whole shard.
 uint8_t* Moves::Memory(Assembly* assembly) {
   if (!assembly->memory.has_value() && assembly->status.ok()) {
+    assembly->charge = quota_->Take(HostQuota::Way::kBetween, assembly->shard->session(), assembly->total_bytes);
     assembly->memory = host_memory_->blocks().Take(static_cast<size_t>(assembly->total_bytes));
     if (!assembly->memory.has_value()) {
       assembly->status = absl::ResourceExhaustedError(absl::StrCat("the machine of ", context_->NameOf(context_->self()),
@@ -240,13 +243,14 @@ void Moves::AddLocal(const OperationRef& operation, const AssemblyRef& assembly,
     return AddPiece(operation, assembly, piece,
                     absl::InvalidArgumentError("a piece of a new shard does not lie inside its source"), {}, {});
   }
-  arrays_->Await(HostCopy(operation, source),
-                 [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
-                   if (bytes.ok()) return AddPiece(operation, assembly, piece, bytes, dims, start);
-                   WhyFailed(source, bytes.status(), [this, operation, assembly, piece](const absl::Status& error) {
-                     AddPiece(operation, assembly, piece, error, {}, {});
-                   });
-                 });
+  const int device = source->device();
+  arrays_->AwaitWork(operation->session, {&device, 1}, HostCopy(operation, source),
+                     [this, operation, assembly, piece, source, dims, start](const absl::StatusOr<Bytes>& bytes) {
+                       if (bytes.ok()) return AddPiece(operation, assembly, piece, bytes, dims, start);
+                       WhyFailed(source, bytes.status(), [this, operation, assembly, piece](const absl::Status& error) {
+                         AddPiece(operation, assembly, piece, error, {}, {});
+                       });
+                     });
 }
 
 void Moves::AddPiece(const OperationRef& operation, const AssemblyRef& assembly, size_t index, const absl::StatusOr<Bytes>& bytes,
@@ -274,8 +278,10 @@ void Moves::Finish(const OperationRef& operation, const AssemblyRef& assembly) {
   const bool own = data.empty() && assembly->memory.has_value();
   if (own) data = std::move(*assembly->memory).Freeze();
   assembly->memory.reset();
+  HostQuota::Charge charge = std::move(assembly->charge);
+  if (charge == nullptr) charge = quota_->Take(HostQuota::Way::kBetween, operation->session, assembly->total_bytes);
   Place(arrays_, assembly->shard, {std::move(data), assembly->dtype, assembly->dims, std::nullopt, own}, assembly->memory_kind,
-        [operation](const absl::Status& status) { operation->Settled(status); });
+        [operation, charge = std::move(charge)](const absl::Status& status) { operation->Settled(status); });
 }
 
 // ---- peers

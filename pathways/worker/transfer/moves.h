@@ -20,6 +20,7 @@
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/host_memory.h"
+#include "pathways/worker/store/host_quota.h"
 #include "pathways/worker/transfer/staging.h"
 #include "pathways/worker/transfer/transfer_queue.h"
 
@@ -30,11 +31,12 @@ using buffers::Dims;
 class Moves : public TransferQueue::Receiver {
  public:
   Moves(WorkerContext* context, DeviceArrays* arrays, HostMemory* host_memory, TransferQueue* transfers,
-        int64_t staging_limit_bytes)
+        int64_t staging_limit_bytes, HostQuota* quota)
       : context_(context),
         arrays_(arrays),
         host_memory_(host_memory),
         transfers_(transfers),
+        quota_(quota),
         staging_(&host_memory->blocks(), staging_limit_bytes) {
     transfers->SetReceiver(this);
   }
@@ -62,7 +64,7 @@ class Moves : public TransferQueue::Receiver {
   void SendView(const OutgoingRef& out, const Bytes& view);
   void SendCopy(const OutgoingRef& out);
   Future<Bytes> CopyAside(const OutgoingRef& out, const Bytes& view, bool shared);
-  void Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region);
+  void Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region, bool in_place = false);
   void FailSend(const OutgoingRef& out, const absl::Status& error);
 
   absl::Status Check(const pathways::v1::Move::Receive& receive, Assembly* assembly) const;
@@ -81,6 +83,7 @@ class Moves : public TransferQueue::Receiver {
   DeviceArrays* const arrays_;
   HostMemory* const host_memory_;
   TransferQueue* const transfers_;
+  HostQuota* const quota_;
   Staging staging_;
 };
 

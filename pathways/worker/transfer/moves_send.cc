@@ -104,7 +104,7 @@ void Moves::SendView(const OutgoingRef& out, const Bytes& view) {
   out->started = true;
   const bool shared = transfers_->TakesShared(out->to) && out->region.bytes() >= net::SharedMemoryFactory::kWorthwhileBytes;
   const std::optional<Bytes> stretch = shared ? std::nullopt : out->region.In(view);
-  if (stretch.has_value()) return Hand(out, *stretch);
+  if (stretch.has_value()) return Hand(out, *stretch, /*in_place=*/true);
   arrays_->Await(CopyAside(out, view, shared), [this, out](const absl::StatusOr<Bytes>& region) { Hand(out, region); });
 }
 
@@ -140,11 +140,14 @@ void Moves::SendCopy(const OutgoingRef& out) {
   });
 }
 
-void Moves::Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region) {
+// `in_place`: the region is the device's memory, not a copy.
+void Moves::Hand(const OutgoingRef& out, const absl::StatusOr<Bytes>& region, bool in_place) {
   if (!region.ok()) return FailSend(out, region.status());
-  out->operation->bytes += static_cast<int64_t>(region->size());
+  const auto bytes = static_cast<int64_t>(region->size());
+  out->operation->bytes += bytes;
+  HostQuota::Charge charge = in_place ? nullptr : quota_->Take(HostQuota::Way::kBetween, out->operation->session, bytes);
   transfers_->Send(out->to, out->transfer, out->operation->session, *region,
-                   [operation = out->operation](const absl::Status& sent) { operation->Settled(sent); });
+                   [operation = out->operation, charge = std::move(charge)](const absl::Status& sent) { operation->Settled(sent); });
 }
 
 void Moves::FailSend(const OutgoingRef& out, const absl::Status& error) {

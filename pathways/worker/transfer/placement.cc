@@ -26,7 +26,7 @@ Hazards::Outcome TryPlace(DeviceArrays* arrays, const std::shared_ptr<Pending>& 
   const int64_t bytes = DeviceBytes(pending->array.dtype, pending->array.dims);
   absl::Status status;
   const MemoryGate::Need need{device, bytes};
-  const MemoryGate::Verdict verdict = arrays->memory().Admit({&need, 1}, task, &status);
+  const MemoryGate::Verdict verdict = arrays->memory().Admit({{&need, 1}, pending->shard->session()}, task, &status);
   if (verdict == MemoryGate::Verdict::kWait) return Hazards::Outcome::kWait;
   if (verdict == MemoryGate::Verdict::kRoom) {
     auto buffer = arrays->runtime()->FromHost(std::move(pending->array), device, pending->memory_kind);
@@ -34,7 +34,8 @@ Hazards::Outcome TryPlace(DeviceArrays* arrays, const std::shared_ptr<Pending>& 
     if (buffer.ok()) {
       const Future<Unit> ready = (*buffer)->Ready();
       pending->shard->SetLive(*std::move(buffer), bytes);
-      arrays->Await(ready, [pending](const absl::StatusOr<Unit>& done) { pending->Finish(done.status()); });
+      arrays->AwaitWork(pending->shard->session(), {&device, 1}, ready,
+                        [pending](const absl::StatusOr<Unit>& done) { pending->Finish(done.status()); });
       return Hazards::Outcome::kDone;
     }
   }

@@ -25,6 +25,7 @@ struct Puts::Request {
   std::vector<Target> targets;
   size_t unsettled = 0;
   absl::Status status;
+  HostQuota::Charge charge;  // once its bytes have come, until they are on the devices
 };
 
 absl::Status Puts::Check(const v1::Put& command, Request* request) const {
@@ -118,6 +119,7 @@ void Puts::Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
     }
     return;
   }
+  request->charge = quota_->Take(HostQuota::Way::kIn, request->session, request->total_bytes);
   request->array.data = *std::move(bytes);
   request->array.exclusive = request->targets.size() == 1;
   for (const Request::Target& target : request->targets) {
@@ -130,6 +132,8 @@ void Puts::Arrived(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
 void Puts::Settled(const RequestRef& request, const absl::Status& status) {
   if (request->status.ok()) request->status = status;
   if (--request->unsettled > 0) return;
+  request->charge = nullptr;
+  if (quota_->Limits(request->session)) lanes_->MoreRoom();
   context_->outbox().Done(request->op, request->status);
   context_->recorder().Instant(
       trace::Kind::kTransfer, "transfers", "put",

@@ -19,8 +19,9 @@ namespace pw::worker {
 
 class Puts {
  public:
-  Puts(WorkerContext* context, DeviceArrays* arrays, BlockCache* blocks, ClientLanes* lanes, int64_t staging_limit_bytes)
-      : context_(context), arrays_(arrays), lanes_(lanes), staging_(blocks, staging_limit_bytes) {}
+  Puts(WorkerContext* context, DeviceArrays* arrays, BlockCache* blocks, ClientLanes* lanes, int64_t staging_limit_bytes,
+       HostQuota* quota)
+      : context_(context), arrays_(arrays), lanes_(lanes), quota_(quota), staging_(blocks, staging_limit_bytes) {}
 
   // Begins a Put. `payload`: its bytes, if they come with the command.
   void Put(const pathways::v1::Put& command, const Bytes& payload);
@@ -45,6 +46,7 @@ class Puts {
   WorkerContext* const context_;
   DeviceArrays* const arrays_;
   ClientLanes* const lanes_;
+  HostQuota* const quota_;
   Staging staging_;
 };
 

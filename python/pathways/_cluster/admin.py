@@ -66,7 +66,7 @@ def revoke_token(address, token_id):
 
 def quotas(address, user=None, limits=None):
     """Changes the limits of a user, if one is named; "*" is everybody without limits of their own. limits: {name: number or "none"}. Returns {"quotas":
-    [{"user", limits ...}, ...], "users": [{"user", "sessions", "device_seconds"}, ...]}: the limits, and the use of today."""
+    [{"user", limits ...}, ...], "users": [{"user", "sessions", "device_seconds", "devices", ...}, ...]}: the limits, and the use of today or now."""
     change = [] if user is None else [f"--quota-user={user}", *(f"--quota-{name.replace('_', '-')}={value}" for name, value in (limits or {}).items())]
     return _ask(address, 10.0, "--quota", address, *change)
 

@@ -3,7 +3,8 @@
 from pathways._cluster import admin, records
 from pathways._commands.cluster_commands import say
 
-LIMITS = {"sessions": "SESSIONS", "device_seconds": "DEVICE SECONDS A DAY", "weight": "WEIGHT", "priority": "PRIORITY"}
+LIMITS = {"sessions": "SESSIONS", "device_seconds": "DEVICE SECONDS A DAY", "weight": "WEIGHT", "priority": "PRIORITY", "devices": "DEVICES",
+          "device_memory": "BYTES A DEVICE", "host_memory": "BYTES A HOST", "host_processes": "PROCESSES A HOST"}
 
 
 def _number(value):

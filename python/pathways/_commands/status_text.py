@@ -102,6 +102,8 @@ def render(report, address):
     if clients:
         lines += ["", *map(_client, clients)]
     lines += [f"  waiting client   {one['description']}   {one['why']}" for one in report.get("waiting_clients", ())]
+    lines += [f"  waiting command of client {wait['client']} on host {host['name']}, at position {wait['position']}   {wait['why']}"
+              for host in hosts for wait in host.get("health", {}).get("quota_waits", ())]
     if slices := report.get("slices"):
         lines += ["", *map(_slice, slices)]
     if hangs := report.get("hangs"):

@@ -25,6 +25,81 @@ except Exception as error:
     print(type(error).__name__, str(error).splitlines()[0], flush=True)
 print(float(np.asarray(kept).sum()), flush=True)
 """
+KEEPS = """
+import jax, sys
+import numpy as np
+kept = jax.block_until_ready(jax.device_put(np.arange(3 << 16, dtype=np.float32)))
+print("kept", flush=True)
+sys.stdin.readline()
+"""
+FILLS = """
+import jax
+import numpy as np
+host = np.arange(1 << 16, dtype=np.float32)
+kept = jax.block_until_ready(jax.device_put(host))
+try:
+    jax.block_until_ready(jax.device_put(np.ones(1 << 20, np.float32)))
+    print("more than the quota")
+except Exception as error:
+    print(str(error).splitlines()[0])
+step = jax.jit(lambda v: v * 0.5 + 1)
+for _ in range(30):  # more than the quota in all, but not at a time
+    kept = step(kept)
+expected = host
+for _ in range(30):
+    expected = expected * np.float32(0.5) + np.float32(1)
+print(np.allclose(np.asarray(kept), expected, rtol=1e-6))
+"""
+CARRIES = """
+import jax
+import numpy as np
+try:
+    jax.block_until_ready(jax.device_put(np.ones(1 << 21, np.float32)))
+    print("more than the quota")
+except Exception as error:
+    print(str(error).splitlines()[0])
+hosts = [np.full(1 << 19, i, np.float32) for i in range(12)]  # more than the quota in all, but not at a time
+there = [jax.device_put(host) for host in hosts]
+print(all(np.array_equal(np.asarray(x + 1), host + 1) for x, host in zip(there, hosts)))
+"""
+SPREADS = """
+import jax
+import numpy as np
+first, second = jax.devices()
+x = jax.device_put(np.arange(4.0), first)
+try:
+    jax.block_until_ready(jax.device_put(x, second))
+    print("another device")
+except Exception as error:
+    print(str(error).splitlines()[0])
+print(float((x * 2).sum()))
+"""
+SLICES = """
+import jax
+import numpy as np
+import pathways as pw
+with pw.make_virtual_device_set() as slices:
+    one = slices.add_slice(devices=1)
+    print(float(jax.device_put(np.arange(4.0), one.devices[0]).sum()))
+    for devices in (1, 2):
+        try:
+            slices.add_slice(devices=devices, timeout=0.5)
+        except pw.SliceError as error:
+            print(type(error).__name__, error)
+    one.release()
+    print(len(slices.add_slice(devices=1).devices))
+"""
+CALLS = """
+import jax, sys
+import numpy as np
+from jax.experimental import colocated_python
+x = jax.device_put(np.arange(4.0, dtype=np.float32), jax.devices()[0])
+try:
+    print(float(np.asarray(colocated_python.colocated_python(lambda v: v)(x)).sum()), flush=True)
+except Exception as error:
+    print(str(error).splitlines()[0], flush=True)
+sys.stdin.readline()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +110,7 @@ def operator(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(operator):
-    return operator("up", "--devices", "2", "--listen-proxy", "none")
+    return operator("up", "--devices", "2", "--listen-proxy", "none", "--host-python")
 
 
 @pytest.fixture(params=["ifrt", "pjrt"])
@@ -103,6 +178,78 @@ def test_who_has_used_up_a_day_reads_arrays_and_computes_no_more(operator, clust
     refused, kept = out.splitlines()
     assert "RESOURCE_EXHAUSTED" in refused and "device seconds today, and the quota is 0.0" in refused and "00:00 UTC" in refused
     assert kept == "36.0"
+
+
+def test_a_user_has_no_more_memory_than_the_quota(operator, cluster, user, tmp_path):
+    ada, name = user
+    operator("quota", "set", "--user", name, "--device-memory", str(1 << 20))
+    refused, right = ada.run(cluster["address"], FILLS).splitlines()
+    assert f"user '{name}' has used up the memory quota on local device 0 of host 'host0'" in refused, refused
+    assert "4.0 MiB more are needed, 256.0 KiB of 1.0 MiB are in use" in refused and "pathways quota set --device-memory" in refused
+    assert right == "True"
+    keeper = ada.program(cluster["address"], KEEPS)
+    assert keeper.stdout.readline() == "kept\n"
+    (shown,) = eventually(lambda: [one for one in operator("quota", "list")["users"] if one.get("device_memory") == 3 << 18])
+    assert shown["user"] == name
+    second = ada.program(cluster["address"], KEEPS)
+    out, err = second.communicate("\n", timeout=PATIENCE)
+    assert second.returncode != 0 and "RESOURCE_EXHAUSTED" in err and f"user '{name}'" in err, out + err
+    token = tmp_path / "bob"
+    operator("token", "create", "--user", "bob", "--output", str(token))
+    bob = User(tmp_path / "bobs")
+    bob.login(cluster["address"], token)
+    bob.env["PATHWAYS_DOOR"] = ada.env["PATHWAYS_DOOR"]
+    bobs, right = bob.run(cluster["address"], FILLS).splitlines()
+    assert (bobs, right) == ("more than the quota", "True")
+    keeper.communicate("\n", timeout=PATIENCE)
+    third = ada.program(cluster["address"], KEEPS)
+    assert third.stdout.readline() == "kept\n", "what the first has held is free again"
+    third.kill()
+    third.communicate(timeout=PATIENCE)
+    eventually(lambda: not operator("status")["clients"])  # the controller waits a moment for a client to return
+    fourth = ada.program(cluster["address"], KEEPS)
+    assert fourth.stdout.readline() == "kept\n", "also after a kill"
+    fourth.communicate("\n", timeout=PATIENCE)
+
+
+def test_a_user_uses_no_more_devices_than_the_quota(operator, cluster, user):
+    ada, name = user
+    operator("quota", "set", "--user", name, "--devices", "1")
+    refused, right = ada.run(cluster["address"], SPREADS).splitlines()
+    assert f"user '{name}' has 1 devices in use and would have 2 with device 1; the quota is 1" in refused
+    assert right == "12.0"
+
+
+def test_a_slice_beyond_the_quota_waits(operator, cluster, user):
+    ada, name = user
+    operator("quota", "set", "--user", name, "--devices", "1")
+    right, waited, refused, placed = ada.run(cluster["address"], SLICES).splitlines()
+    assert right == "6.0" and placed == "1"
+    assert waited.startswith("SliceTimeout") and f"1 device of the 1 that user '{name}' may have at a time, of which 1 are in use" in waited
+    assert refused.startswith("InfeasibleSlice") and f"user '{name}' may have 1 devices at a time, and this slice has 2" in refused
+
+
+def test_uploads_and_reads_take_no_more_host_memory_than_the_quota(operator, cluster, user):
+    ada, name = user
+    operator("quota", "set", "--user", name, "--host-memory", str(1 << 22))
+    refused, right = ada.run(cluster["address"], CARRIES).splitlines()
+    assert f"user '{name}'" in refused and "8.0 MiB" in refused and "4.0 MiB" in refused and "--host-memory" in refused
+    assert right == "True"
+
+
+@pytest.mark.parametrize("user", ["ifrt"], indirect=True)  # colocated functions do not go through the other door
+def test_a_user_has_no_more_python_processes_on_a_host_than_the_quota(operator, cluster, user):
+    ada, name = user
+    operator("quota", "set", "--user", name, "--host-processes", "1")
+    first = ada.program(cluster["address"], CALLS)
+    assert first.stdout.readline() == "6.0\n"
+    second = ada.program(cluster["address"], CALLS)
+    out, err = second.communicate("\n", timeout=PATIENCE)
+    assert f"user '{name}' has 1 Python processes on host 'host0' of island 'island0', and the quota is 1" in out, out + err
+    first.communicate("\n", timeout=PATIENCE)
+    third = ada.program(cluster["address"], CALLS)
+    assert third.stdout.readline() == "6.0\n"
+    third.communicate("\n", timeout=PATIENCE)
 
 
 def test_users_may_have_smaller_shares_and_no_larger_ones(operator, cluster, user):

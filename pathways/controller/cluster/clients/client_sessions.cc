@@ -1,5 +1,7 @@
 #include "pathways/controller/cluster/clients/client_sessions.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,28 +18,30 @@ std::string MachineOf(const std::string& description) {
   return at == std::string::npos ? "" : description.substr(at + sizeof(kOn) - 1);
 }
 
-UserQuotas::Environment QuotasOf(identity::ClusterIdentity* identity) {
+UserQuotas::Environment QuotasOf(identity::ClusterIdentity* identity, const Slices* slices) {
   UserQuotas::Environment environment;
   environment.quota_of = [identity](const std::string& user) {
     return identity == nullptr ? identity::Quota() : identity->quotas().Of(user);
   };
   environment.wall_clock = [identity] { return identity == nullptr ? absl::UnixEpoch() : identity->Now(); };
+  environment.slice_devices = [slices](SessionId session) { return slices->DevicesOf(session); };
   return environment;
 }
 
 }  // namespace
 
-ClientSessions::ClientSessions(ClusterContext context, Fabric* fabric, Observation* observation, SessionRegistry* registry,
-                               std::function<absl::Status()> can_serve)
+ClientSessions::ClientSessions(ClusterContext context, const Parts& parts, std::function<absl::Status()> can_serve)
     : context_(std::move(context)),
-      fabric_(fabric),
-      observation_(observation),
-      registry_(registry),
+      fabric_(parts.fabric),
+      housekeeping_(parts.housekeeping),
+      observation_(parts.observation),
+      registry_(parts.registry),
+      slices_(parts.slices),
       can_serve_(std::move(can_serve)),
-      quotas_(QuotasOf(context_.options().identity), context_.options().used_today) {
-  observation_->OnDeviceSeconds([this](SessionId session, double seconds) {
-    if (const SessionImpl* found = registry_->Find(session)) quotas_.CountDeviceSeconds(found->about().user, seconds);
-  });
+      quotas_(QuotasOf(context_.options().identity, slices_), context_.options().used_today) {
+  observation_->OnDeviceSeconds(
+      [this](SessionId session, double seconds) { quotas_.CountDeviceSeconds(session, seconds); });
+  slices_->SetQuotas([this](SessionId session, int64_t devices) { return quotas_.RoomFor(session, devices); });
 }
 
 absl::StatusOr<std::shared_ptr<Session>> ClientSessions::OpenNow(session::NewSession session) {
@@ -74,10 +78,36 @@ void ClientSessions::OpenWithin(session::NewSession session, const gang::Share& 
   absl::StatusOr<std::shared_ptr<Session>> opened = OpenNow(std::move(session));
   if (opened.ok() && share != gang::Share()) fabric_->gangs().SetShare((*opened)->id(), share);
   if (opened.ok() && !user.empty()) {
-    quotas_.OnOpened((*opened)->id(), user);
-    registry_->Find((*opened)->id())->RefuseComputations(quotas_.Spent(user));
+    const SessionId id = (*opened)->id();
+    quotas_.OnOpened(id, user);
+    SessionImpl* const session = registry_->Find(id);
+    session->RefuseComputations(quotas_.Spent(user));
+    session->SetMayUse([this, id](const std::vector<DeviceId>& devices) { return quotas_.UseDevices(id, devices); });
   }
-  context_.Answer(std::move(opened), std::move(done));
+  TellHosts([context = context_, opened = std::move(opened), done = std::move(done)]() mutable {
+    context.Answer(std::move(opened), std::move(done));
+  });
+}
+
+void ClientSessions::TellHosts(absl::AnyInvocable<void() &&> told) {
+  const identity::ClusterIdentity* identity = context_.options().identity;
+  if (identity == nullptr) return std::move(told)();
+  std::map<std::string, ::pathways::v1::HostConfig::Account> by_user;
+  for (const SessionImpl* session : registry_->All()) {
+    if (!session->about().limited()) continue;
+    const std::string& user = session->about().user;
+    const identity::Quota quota = identity->quotas().Of(user);
+    if (!quota.device_memory.has_value() && !quota.host_memory.has_value() && !quota.host_processes.has_value()) continue;
+    ::pathways::v1::HostConfig::Account& account = by_user[user];
+    account.set_user(user);
+    account.add_sessions(session->id().v);
+    if (quota.device_memory.has_value()) account.set_device_bytes(*quota.device_memory);
+    if (quota.host_memory.has_value()) account.set_host_bytes(*quota.host_memory);
+    if (quota.host_processes.has_value()) account.set_python_processes(*quota.host_processes);
+  }
+  std::vector<::pathways::v1::HostConfig::Account> accounts;
+  for (auto& [user, account] : by_user) accounts.push_back(std::move(account));
+  housekeeping_->SetAccounts(accounts, std::move(told));
 }
 
 void ClientSessions::SetAway(SessionId session, bool away) {
@@ -99,6 +129,8 @@ void ClientSessions::OnEnded(SessionId session) {
 void ClientSessions::ApplyQuotas() {
   if (context_.options().identity == nullptr || stopped_) return;
   quotas_.Recheck();
+  slices_->Recheck();
+  TellHosts([] {});
   for (SessionImpl* session : registry_->All()) {
     if (session->about().limited()) session->RefuseComputations(quotas_.Spent(session->about().user));
   }
@@ -113,7 +145,23 @@ absl::Status ClientSessions::CheckQuota(SessionId session, const gang::ShareChan
 
 std::vector<session::UserUse> ClientSessions::Use() {
   std::vector<session::UserUse> use;
-  for (const std::string& user : quotas_.users()) use.push_back({user, quotas_.sessions(user), quotas_.device_seconds(user)});
+  std::map<std::string, ::pathways::v1::HealthReport::UserUse> most;  // as hosts have reported
+  for (const auto& [host, health] : housekeeping_->health()) {
+    for (const auto& on_host : health.report.users()) {
+      auto& found = most[on_host.user()];
+      found.set_device_bytes(std::max(found.device_bytes(), on_host.device_bytes()));
+      found.set_host_bytes(std::max(found.host_bytes(), on_host.host_bytes()));
+      found.set_python_processes(std::max(found.python_processes(), on_host.python_processes()));
+    }
+  }
+  for (const std::string& user : quotas_.users()) {
+    use.push_back({user, quotas_.sessions(user), quotas_.device_seconds(user), quotas_.devices(user)});
+    const auto reported = most.find(user);
+    if (reported == most.end()) continue;
+    use.back().device_bytes = reported->second.device_bytes();
+    use.back().host_bytes = reported->second.host_bytes();
+    use.back().host_processes = reported->second.python_processes();
+  }
   return use;
 }
 

@@ -2,11 +2,14 @@
 // open.
 //
 // A session of a limited user begins with the share that the quota allows, and waits while the user has too many sessions
-// (user_quotas.h). Its computations are refused once the user's device time of the day is used up. Operators, who only look, may
-// open sessions at any time; clients only while the cluster can serve them.
+// (user_quotas.h). Its computations are refused once the user's device time of the day is used up. Hosts apply limits of memory and of
+// processes: they are told of the sessions of users who have such limits, in their configuration. Operators, who only look, may open
+// sessions at any time; clients only while the cluster can serve them.
 //
-// Invariant CQ-1: UserQuotas counts each open session of a limited user. Its computations are refused at the latest one tick after
-// the user's device time is used up.
+// Invariants:
+//   CQ-1  UserQuotas counts each open session of a limited user. Its computations are refused at the latest one tick after the user's
+//         device time is used up
+//   CQ-2  a host gets no command of a session before it knows the limits that the session's user had when it was opened
 // Strand-confined.
 #pragma once
 
@@ -16,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/ids.h"
@@ -24,16 +28,24 @@
 #include "pathways/controller/cluster/context/cluster_context.h"
 #include "pathways/controller/cluster/observation/observation.h"
 #include "pathways/controller/hosts/fabric.h"
+#include "pathways/controller/housekeeping/housekeeping.h"
 #include "pathways/controller/session.h"
+#include "pathways/controller/slices/slices.h"
 #include "pathways/controller/status_report.h"
 
 namespace pw::controller {
 
 class ClientSessions {
  public:
-  // The pointers must outlive this. `can_serve` returns the error that clients get while the cluster cannot serve them.
-  ClientSessions(ClusterContext context, Fabric* fabric, Observation* observation, SessionRegistry* registry,
-                 std::function<absl::Status()> can_serve);
+  struct Parts {
+    Fabric* fabric;
+    Housekeeping* housekeeping;
+    Observation* observation;
+    SessionRegistry* registry;
+    Slices* slices;
+  };
+  // The parts must outlive this. `can_serve` returns the error that clients get while the cluster cannot serve them.
+  ClientSessions(ClusterContext context, const Parts& parts, std::function<absl::Status()> can_serve);
 
   // Opens the session when its user has room for it. `done` runs in a task of its own.
   void Open(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done);
@@ -56,13 +68,18 @@ class ClientSessions {
   bool IsOf(SessionId session, const std::string& user) const;
 
  private:
+  // Tells the hosts of the users whose use of a host is limited, if that has changed. `told` runs once, maybe inside this call, when they
+  // know it.
+  void TellHosts(absl::AnyInvocable<void() &&> told);
   // Opens a session whose user has room for it.
   void OpenWithin(session::NewSession session, const gang::Share& share, ResultCallback<std::shared_ptr<Session>> done);
 
   const ClusterContext context_;
   Fabric* const fabric_;
+  Housekeeping* const housekeeping_;
   Observation* const observation_;
   SessionRegistry* const registry_;
+  Slices* const slices_;
   const std::function<absl::Status()> can_serve_;
   UserQuotas quotas_;
   bool stopped_ = false;

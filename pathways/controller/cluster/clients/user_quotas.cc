@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "pathways/buffers/array_spec.h"
 
 namespace pw::controller {
 namespace {
@@ -17,20 +18,25 @@ UserQuotas::UserQuotas(Environment environment, const std::map<std::string, doub
     : environment_(std::move(environment)), day_(DayOf(environment_.wall_clock())), used_(used) {}
 
 void UserQuotas::Ask(Request request) {
-  waiting_.push_back({std::move(request), ""});
+  waiting_.push_back({std::move(request)});
   Recheck();
 }
 
 void UserQuotas::OnOpened(SessionId session, const std::string& user) {
-  user_of_[session] = user;
+  sessions_[session] = {user, {}};
   ++open_[user];
 }
 
 void UserQuotas::OnEnded(SessionId session) {
-  const auto ended = user_of_.extract(session);
+  auto ended = sessions_.extract(session);
   if (ended.empty()) return;
-  const auto open = open_.find(ended.mapped());
+  const auto open = open_.find(ended.mapped().user);
   if (--open->second == 0) open_.erase(open);
+  ended_[session] = std::move(ended.mapped().user);
+  ended_in_order_.push_back(session);
+  if (ended_in_order_.size() <= kRemembered) return;
+  ended_.erase(ended_in_order_.front());
+  ended_in_order_.pop_front();
 }
 
 void UserQuotas::Recheck() {
@@ -44,7 +50,8 @@ void UserQuotas::Recheck() {
       std::move(one.request.open)();
       continue;
     }
-    std::string why = Why(user, ++ahead[user]);
+    one.position = ++ahead[user];
+    std::string why = Why(user, one.position);
     if (why != one.told && one.request.tell != nullptr) one.request.tell(why);
     one.told = std::move(why);
     waiting_.push_back(std::move(one));
@@ -76,9 +83,13 @@ void UserQuotas::BeginDay() {
   if (const int64_t today = DayOf(environment_.wall_clock()); today > std::exchange(day_, std::max(day_, today))) used_.clear();
 }
 
-void UserQuotas::CountDeviceSeconds(const std::string& user, double seconds) {
+void UserQuotas::CountDeviceSeconds(SessionId session, double seconds) {
   BeginDay();
-  used_[user] += seconds;
+  if (const auto open = sessions_.find(session); open != sessions_.end()) {
+    used_[open->second.user] += seconds;
+  } else if (const auto ended = ended_.find(session); ended != ended_.end()) {
+    used_[ended->second] += seconds;
+  }
 }
 
 absl::Status UserQuotas::Spent(const std::string& user) {
@@ -89,6 +100,54 @@ absl::Status UserQuotas::Spent(const std::string& user) {
                       "for this user until "
                       "00:00 UTC. 'pathways usage' shows the use; an operator can change the quota ('pathways quota set')",
                       user, device_seconds(user), *most));
+}
+
+int64_t UserQuotas::DevicesWith(const std::string& user, const std::vector<DeviceId>& more) const {
+  std::set<DeviceId> used(more.begin(), more.end());
+  int64_t of_slices = 0;
+  for (const auto& [session, open] : sessions_) {
+    if (open.user != user) continue;
+    used.insert(open.devices.begin(), open.devices.end());
+    of_slices += environment_.slice_devices(session);
+  }
+  return of_slices + static_cast<int64_t>(used.size());
+}
+
+int64_t UserQuotas::devices(const std::string& user) const { return DevicesWith(user, {}); }
+
+absl::Status UserQuotas::UseDevices(SessionId session, const std::vector<DeviceId>& devices) {
+  const auto open = sessions_.find(session);
+  if (open == sessions_.end()) return absl::OkStatus();
+  const std::string& user = open->second.user;
+  const std::optional<int64_t> most = environment_.quota_of(user).devices;
+  const int64_t then = DevicesWith(user, devices), now = this->devices(user);
+  if (most.has_value() && then > now && then > *most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("user '", user, "' has ", now, " devices in use and would have ", then, " with device ",
+                     buffers::DeviceNumbers(devices),
+                     "; the quota is ", *most,
+                     ". A device is in use until the sessions that have arrays or programs there end, and those of a slice until it is "
+                     "released. Use fewer devices, or ask an operator for more ('pathways quota set --devices')"));
+  }
+  open->second.devices.insert(devices.begin(), devices.end());
+  return absl::OkStatus();
+}
+
+resource::QuotaRoom UserQuotas::RoomFor(SessionId session, int64_t devices) const {
+  using What = resource::QuotaRoom::What;
+  const auto open = sessions_.find(session);
+  if (open == sessions_.end()) return {};
+  const std::string& user = open->second.user;
+  const std::optional<int64_t> most = environment_.quota_of(user).devices;
+  if (!most.has_value()) return {};
+  const int64_t now = this->devices(user);
+  if (devices <= *most - now) return {};
+  if (devices > *most) {
+    return {What::kNever, absl::StrCat("user '", user, "' may have ", *most, " devices at a time, and this slice has ", devices,
+                                       "; an operator can change that ('pathways quota set --devices')")};
+  }
+  return {What::kLater, absl::StrCat(devices, devices == 1 ? " device" : " devices", " of the ", *most, " that user '", user,
+                                     "' may have at a time, of which ", now, " are in use")};
 }
 
 int64_t UserQuotas::sessions(const std::string& user) const {
@@ -111,11 +170,7 @@ std::set<std::string> UserQuotas::users() const {
 
 std::vector<UserQuotas::Queued> UserQuotas::queue() const {
   std::vector<Queued> queue;
-  std::map<std::string, int> ahead;
-  for (const Waiting& one : waiting_) {
-    const std::string& user = one.request.user;
-    queue.push_back({user, one.request.description, Why(user, ++ahead[user]), ahead[user]});
-  }
+  for (const Waiting& one : waiting_) queue.push_back({one.request.user, one.request.description, one.told, one.position});
   return queue;
 }
 

@@ -37,7 +37,10 @@ class UserQuotasTest : public ::testing::Test {
 
   identity::QuotaTable table_;
   absl::Time now_ = absl::FromUnixSeconds(1'800'000'000);
-  UserQuotas quotas_{{[this](const std::string& user) { return table_.Of(user); }, [this] { return now_; }}, {{"grace", 50}}};
+  std::map<SessionId, int64_t> slices_;  // the devices of each session's slices
+  UserQuotas quotas_{{[this](const std::string& user) { return table_.Of(user); }, [this] { return now_; },
+                      [this](SessionId session) { return slices_[session]; }},
+                     {{"grace", 50}}};
   uint64_t next_ = 1;
   std::vector<SessionId> opened_;
   std::map<SessionId, std::vector<std::string>> told_;
@@ -109,11 +112,14 @@ TEST_F(UserQuotasTest, ASessionThatCannotBeOpenedTakesNoPlace) {
 }
 
 TEST_F(UserQuotasTest, DeviceTimeIsCountedByDay) {
+  Ask("ada");
   EXPECT_EQ(quotas_.Spent("ada"), absl::OkStatus());
   ASSERT_EQ(table_.Change("*", {.device_seconds = 100.0}, {}), absl::OkStatus());
-  quotas_.CountDeviceSeconds("ada", 99);
+  quotas_.CountDeviceSeconds(SessionId(1), 99);
   EXPECT_EQ(quotas_.Spent("ada"), absl::OkStatus());
-  quotas_.CountDeviceSeconds("ada", 1.5);
+  End(SessionId(1));
+  quotas_.CountDeviceSeconds(SessionId(1), 1.5);  // its devices were still at work
+  quotas_.CountDeviceSeconds(SessionId(2), 50);   // an operator's
   const absl::Status spent = quotas_.Spent("ada");
   EXPECT_EQ(spent.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(spent.message(), AllOf(HasSubstr("'ada' has used 100.5 device seconds today"), HasSubstr("until 00:00 UTC")));
@@ -126,8 +132,63 @@ TEST_F(UserQuotasTest, DeviceTimeIsCountedByDay) {
 TEST_F(UserQuotasTest, UseBeforeTheControllerStartedCounts) {
   ASSERT_EQ(table_.Change("grace", {.device_seconds = 60.0}, {}), absl::OkStatus());
   EXPECT_EQ(quotas_.device_seconds("grace"), 50);
-  quotas_.CountDeviceSeconds("grace", 10);
+  Ask("grace");
+  quotas_.CountDeviceSeconds(SessionId(1), 10);
   EXPECT_EQ(quotas_.Spent("grace").code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(UserQuotasTest, OnlySoManyEndedSessionsAreRemembered) {
+  for (size_t i = 0; i <= UserQuotas::kRemembered; ++i) {
+    Ask("ada");
+    End(SessionId(i + 1));
+  }
+  quotas_.CountDeviceSeconds(SessionId(1), 100);
+  EXPECT_EQ(quotas_.device_seconds("ada"), 0);
+  quotas_.CountDeviceSeconds(SessionId(2), 100);
+  EXPECT_EQ(quotas_.device_seconds("ada"), 100);
+}
+
+TEST_F(UserQuotasTest, AUserUsesNoMoreDevicesThanTheQuota) {
+  const auto use = [this](uint64_t session, std::vector<int> devices) {
+    std::vector<DeviceId> ids;
+    for (int device : devices) ids.push_back(DeviceId(device));
+    return quotas_.UseDevices(SessionId(session), ids);
+  };
+  Ask("ada");
+  Ask("ada");
+  Ask("bob");
+  ASSERT_EQ(table_.Change("ada", {.devices = 3}, {}), absl::OkStatus());
+  EXPECT_EQ(use(1, {0, 1}), absl::OkStatus());
+  EXPECT_EQ(use(2, {1, 2}), absl::OkStatus()) << "both use device 1";
+  EXPECT_EQ(quotas_.devices("ada"), 3);
+  const absl::Status refused = use(1, {2, 3});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("user 'ada' has 3 devices in use and would have 4 with device 2,3"),
+                                       HasSubstr("the quota is 3"), HasSubstr("pathways quota set --devices")));
+  EXPECT_EQ(use(1, {2}), absl::OkStatus()) << "the user has it already";
+  EXPECT_EQ(use(3, {0, 1, 2, 3}), absl::OkStatus()) << "bob has no limit";
+  EXPECT_EQ(use(9, {4}), absl::OkStatus()) << "an operator's session";
+  End(SessionId(2));
+  EXPECT_EQ(quotas_.devices("ada"), 3) << "session 1 uses all three";
+  End(SessionId(1));
+  EXPECT_EQ(quotas_.devices("ada"), 0);
+}
+
+TEST_F(UserQuotasTest, ASliceBeyondTheQuotaWaitsOrNeverFits) {
+  using What = resource::QuotaRoom::What;
+  Ask("ada");
+  Ask("ada");
+  EXPECT_EQ(quotas_.RoomFor(SessionId(1), 100).what, What::kNow);
+  ASSERT_EQ(table_.Change("ada", {.devices = 4}, {}), absl::OkStatus());
+  slices_[SessionId(1)] = 2;
+  ASSERT_EQ(quotas_.UseDevices(SessionId(2), {DeviceId(7)}), absl::OkStatus());
+  EXPECT_EQ(quotas_.devices("ada"), 3);
+  EXPECT_EQ(quotas_.RoomFor(SessionId(2), 1).what, What::kNow);
+  EXPECT_EQ(quotas_.RoomFor(SessionId(2), 2).what, What::kLater);
+  EXPECT_EQ(quotas_.RoomFor(SessionId(2), 2).why, "2 devices of the 4 that user 'ada' may have at a time, of which 3 are in use");
+  EXPECT_EQ(quotas_.RoomFor(SessionId(2), 5).what, What::kNever);
+  EXPECT_THAT(quotas_.RoomFor(SessionId(2), 5).why, HasSubstr("may have 4 devices at a time, and this slice has 5"));
+  EXPECT_EQ(quotas_.RoomFor(SessionId(9), 50).what, What::kNow) << "an operator's session";
 }
 
 TEST_F(UserQuotasTest, SharesStayWithinTheQuota) {

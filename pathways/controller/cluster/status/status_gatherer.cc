@@ -1,5 +1,6 @@
 #include "pathways/controller/cluster/status/status_gatherer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -100,6 +101,13 @@ void HideOthers(const std::function<bool(SessionId)>& is_others, StatusReport* r
   std::erase_if(report->events,
                 [&](const ClusterEvent& event) { return event.client != SessionId{} && is_others(event.client); });
   for (auto& [host, status] : report->hosts) {
+    if (status.health.has_value()) {
+      status.health->clear_users();
+      auto& waits = *status.health->mutable_quota_waits();
+      waits.erase(
+          std::remove_if(waits.begin(), waits.end(), [&](const auto& wait) { return is_others(SessionId(wait.session())); }),
+          waits.end());
+    }
     if (!status.metrics.has_value()) continue;
     for (auto& device : *status.metrics->mutable_memory()->mutable_devices()) {
       std::vector<uint64_t> hidden;

@@ -29,6 +29,9 @@ StatusReport ReportOfTwo() {
   auto& device = *report.hosts[HostId(0)].metrics.emplace().mutable_memory()->add_devices();
   (*device.mutable_used_by_session())[1] = 10;
   (*device.mutable_used_by_session())[2] = 20;
+  auto& health = report.hosts[HostId(0)].health.emplace();
+  for (uint64_t session : {1, 2}) health.add_quota_waits()->set_session(session);
+  health.add_users()->set_user("ada");
   report.hosts[HostId(1)].pid = 7;  // has not answered
   return report;
 }
@@ -45,6 +48,10 @@ TEST(HideOthersTest, AUserSeesItsOwnAndWhatConcernsAll) {
   EXPECT_THAT(events, ElementsAre("client connected", "host joined"));
   EXPECT_EQ(report.events[0].client, SessionId(1));
   EXPECT_THAT(report.hosts[HostId(0)].metrics->memory().devices(0).used_by_session(), UnorderedElementsAre(Pair(1, 10)));
+  const auto& health = *report.hosts[HostId(0)].health;
+  ASSERT_EQ(health.quota_waits_size(), 1);
+  EXPECT_EQ(health.quota_waits(0).session(), 1u);
+  EXPECT_EQ(health.users_size(), 0);
   EXPECT_EQ(report.hosts[HostId(1)].pid, 7) << "hosts are everybody's";
 }
 

@@ -32,7 +32,25 @@ absl::Status SessionDevices::CheckPresent(const std::vector<DeviceId>& devices) 
     if (!resource::IsVirtual(id) || ours) continue;
     return absl::InvalidArgumentError(absl::StrCat("virtual ", ToString(id), " does not belong to a slice of this client"));
   }
-  return directory_->Check(devices);
+  PW_RETURN_IF_ERROR(directory_->Check(devices));
+  return may_use_ == nullptr ? absl::OkStatus() : Ask(devices);
+}
+
+absl::Status SessionDevices::Ask(const std::vector<DeviceId>& devices) const {
+  std::vector<DeviceId> more;
+  for (DeviceId id : devices) {
+    if (resource::IsVirtual(id)) continue;
+    const size_t at = static_cast<size_t>(id.v);
+    if (at >= used_.size() || !used_[at]) more.push_back(id);
+  }
+  if (more.empty()) return absl::OkStatus();
+  PW_RETURN_IF_ERROR(may_use_(more));
+  for (DeviceId id : more) {
+    const size_t at = static_cast<size_t>(id.v);
+    if (at >= used_.size()) used_.resize(at + 1);
+    used_[at] = true;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SessionDevices::Check(const std::vector<DeviceId>& devices) const {

@@ -35,6 +35,25 @@ struct DevicesWorld {
   SessionDevices devices{&directory};
 };
 
+TEST(SessionDevicesTest, AsksOnceBeforeItUsesADeviceWithoutASlice) {
+  DevicesWorld world;
+  world.directory.topology().Bind(Virtual(0), DeviceId(3));
+  std::vector<std::vector<DeviceId>> asked;
+  absl::Status answer;
+  world.devices.SetMayUse([&](const std::vector<DeviceId>& devices) {
+    asked.push_back(devices);
+    return answer;
+  });
+  EXPECT_EQ(world.Checked({DeviceId(0), DeviceId(1), Virtual(0)}), "");
+  EXPECT_EQ(world.Checked({DeviceId(1), DeviceId(2)}), "");
+  EXPECT_EQ(world.Checked({DeviceId(0), DeviceId(2)}), "");
+  EXPECT_THAT(asked, ElementsAre(ElementsAre(DeviceId(0), DeviceId(1)), ElementsAre(DeviceId(2))));
+  answer = absl::ResourceExhaustedError("the quota");
+  EXPECT_EQ(world.Checked({DeviceId(3)}), "the quota");
+  EXPECT_EQ(world.Checked({DeviceId(3)}), "the quota") << "asked again";
+  EXPECT_EQ(world.Checked({DeviceId(0)}), "");
+}
+
 TEST(SessionDevicesTest, VirtualDevicesAreOfOneSession) {
   DevicesWorld world;
   for (int i = 0; i < 3; ++i) world.directory.topology().Bind(Virtual(i), DeviceId(i));

@@ -1,0 +1,38 @@
+#include "pathways/worker/store/accounts.h"
+
+#include <utility>
+
+namespace pw::worker {
+
+void Accounts::Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds) {
+  std::map<std::string, Account> before = std::exchange(accounts_, {});
+  of_.clear();
+  for (const auto& told : config.accounts()) {
+    Account& account = accounts_[told.user()];
+    account.user = told.user();
+    if (told.has_device_bytes()) account.device_bytes = told.device_bytes();
+    if (told.has_host_bytes()) account.host_bytes = told.host_bytes();
+    if (told.has_python_processes()) account.python_processes = told.python_processes();
+    for (uint64_t session : told.sessions()) {
+      if (of_.emplace(SessionId(session), &account).second) account.sessions.insert(SessionId(session));
+    }
+  }
+  // An account that is only kept for sessions that have ended limits nobody.
+  for (const auto& [user, old] : before) {
+    for (SessionId session : old.sessions) {
+      if (of_.contains(session) || !holds(session)) continue;
+      Account& account = accounts_[user];
+      account.user = user;
+      account.sessions.insert(session);
+      of_[session] = &account;
+    }
+  }
+}
+
+const Account* Accounts::Of(SessionId session) const {
+  if (of_.empty()) return nullptr;
+  const auto found = of_.find(session);
+  return found == of_.end() ? nullptr : found->second;
+}
+
+}  // namespace pw::worker
