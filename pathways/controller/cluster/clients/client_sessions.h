@@ -1,12 +1,12 @@
 // ClientSessions: opens the sessions of clients within the quotas of their users, and keeps to these quotas while the sessions are
 // open.
 //
-// A session of a limited user begins with the share that the quota allows, and waits while the user has too many sessions
-// (user_quotas.h). Its computations are refused once the user's device time of the day is used up. Operators, who only look, may
-// open sessions at any time; clients only while the cluster can serve them.
+// A session of a user with a quota begins with the share that the quota allows, and waits while the user has too many sessions
+// (user_quotas.h). Its computations are refused once the user's device time of the day is used up. Operators' tools, whose sessions
+// only observe, may open sessions at any time; clients only while the cluster can serve them.
 //
-// Invariant CQ-1: UserQuotas counts each open session of a limited user. Its computations are refused at the latest one tick after
-// the user's device time is used up.
+// Invariant CQ-1: UserQuotas counts each open session of a user with a quota. Such a session's computations are refused at the latest
+// one tick (of the heartbeats) after the user's device time is used up.
 // Strand-confined.
 #pragma once
 
@@ -37,22 +37,27 @@ class ClientSessions {
 
   // Opens the session when its user has room for it. `done` runs in a task of its own.
   void Open(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done);
-  // Opens the session at once, without a look at its user's quota.
+  // Opens the session at once, even beyond its user's quota.
   absl::StatusOr<std::shared_ptr<Session>> OpenNow(session::NewSession session);
-  // Opens no more.
+  // Makes later calls of Open and OpenNow fail, because the controller ends.
   void Stop() { stopped_ = true; }
 
+  // Notes, for operators, that the client's connection has broken, or that the client is back.
   void SetAway(SessionId session, bool away);
+  // Frees the ended session's place in its user's quota.
   void OnEnded(SessionId session);
 
   // Opens sessions that waited for a quota, and refuses the computations of users who have used up theirs. Call it once a tick, and
   // when quotas have changed.
   void ApplyQuotas();
+  // Returns an error if the session's share after the change would be more than its user's quota allows.
   absl::Status CheckQuota(SessionId session, const gang::ShareChange& change);
+  // Returns what each user with a quota uses of it now.
   std::vector<session::UserUse> Use();
 
-  // `user`: only this user's clients; none: all clients.
+  // Adds clients to the report: those of `user`, or all.
   void AddTo(const std::optional<std::string>& user, StatusReport* report) const;
+  // Returns whether the session is open and the user's.
   bool IsOf(SessionId session, const std::string& user) const;
 
  private:

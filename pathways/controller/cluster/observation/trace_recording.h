@@ -1,8 +1,10 @@
 // TraceRecording: records a trace of the whole cluster. All processes start and stop recording, and their events are converted to
 // the controller's clock. At most one recording runs at a time: an operator's takes the place of a user's.
 //
-// A profile is a recording of which each host also makes an XSpace (worker/execute/profiles.h). It belongs to a session: that session alone stops
-// and reads it. The hosts keep the XSpaces, and this passes on one piece at a time, so the controller's memory does not grow with them.
+// A profile is a recording from which each host also makes an XSpace, the format of XProf (worker/execute/profiles.h). It belongs to the session
+// that started it, which alone stops and reads it. The hosts keep the XSpaces. The controller passes them on piece by piece, and keeps none.
+//
+// A profile of `everything` (session::ProfileOptions) is an operator's; any other profile has the events of its own session only.
 //
 // Invariants:
 //   TRC-1  a profile that is not of everything gets no event of another session, and no trace
@@ -60,8 +62,8 @@ class TraceRecording {
   };
   using Wanted = ::pathways::v1::HostConfig::Recording;
 
-  // Returns whether a recording may begin, of everything or of one session. The first gives up a recording of the second kind: only operators see
-  // everything, and no user may keep them from it. FAILED_PRECONDITION: another runs.
+  // Returns OK if a recording may begin, of everything or of one session; FAILED_PRECONDITION while another runs. For a recording of everything it
+  // first drops a running one of one session, so that no user keeps an operator from recording.
   absl::Status MakeWay(bool everything);
   // Makes all processes record. `begun` runs when the controller itself does, or would, if the recording had not been dropped (`still`).
   void Begin(Wanted wanted, std::shared_ptr<Underway> underway, std::function<void(bool still)> begun);
