@@ -1,4 +1,4 @@
-// NewSession: the parameters of a session that is to be opened; UserUse: what a user has of the cluster.
+// NewSession: the parameters with which a session is opened. UserUse: a user's open sessions and device time, for quotas.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct NewSession {          // parameters of OpenSession
   bool observer = false;     // sends operators' requests; not counted as a client
   std::string user = {};     // the owner; empty: a process of the controller's user, or unknown
   bool is_operator = false;  // its files are those of the hosts' own user
-  // Of a user with a quota: `client` expires when the client no longer waits for the session. `tell` takes a line for the user: why the
-  // session waits, or what it does not get.
+  // For a user with a quota, whose session may have to wait. `client` expires when the client waits no more. `tell` takes a line for the user:
+  // the reason why the session waits, or the share that it does not get.
   std::optional<std::weak_ptr<void>> client = {};  // none: it waits for ever
   std::function<void(const std::string&)> tell = {};
 

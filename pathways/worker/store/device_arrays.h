@@ -1,5 +1,5 @@
-// DeviceArrays: the arrays on this host's devices. It owns their names (ObjectStore), the accounts of their memory (MemoryLedger), the
-// order of the commands that read and consume them (Hazards), and the gate through which new ones get memory (MemoryGate).
+// DeviceArrays: the arrays on this host's devices. It owns their names (ObjectStore) and the accounts of their memory (MemoryLedger). It also
+// owns the order of the commands that read and consume them (Hazards), and the gate through which new ones get memory (MemoryGate).
 //
 // A part that makes or reads arrays uses all four: it finds or binds names, submits a task, asks for memory, and awaits the device.
 //
