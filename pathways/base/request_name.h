@@ -8,9 +8,9 @@
 //   bit 0 is 0: | request | session: 2 bits | 0 |                                        count 0, session 1 to 3
 //   bit 0 is 1: | request | session | count | kind (the count's width): 3 bits | session's width: 2 bits | 1 |
 //
-// Kind 0 marks *own* names. No numbered request makes them, but an event that no client's requests determine: a host that comes or goes,
-// an operator, a timer. So does a client in the controller's own process, which numbers no requests. The session counts its own names;
-// their `request` is the number of a block of kOwnBlock counts. No second controller can derive them.
+// Kind 0 marks *own* names: of objects that no numbered request makes. They are made when hosts come or go, for operators and timers, and for
+// clients in the controller's own process, which number no requests. The session counts its own names; their `request` is the number of a
+// block of kOwnBlock counts. No second controller can derive them.
 //
 // Not every name fits: a count of a million arrays leaves less room for the request's number. Number then returns none.
 //

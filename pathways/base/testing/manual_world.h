@@ -63,7 +63,7 @@ class ManualTimers : public Timers {
     }
     return true;
   }
-  // Lets time pass, and runs the timers that fall due, one after another. Before each one it runs all tasks that are queued.
+  // Lets time pass: runs the timers that fall due, one after another, and all queued tasks before the first and after each.
   void Advance(absl::Duration duration) {
     const absl::Time end = clock_->now + duration;
     world_->RunUntilIdle();
