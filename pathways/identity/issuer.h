@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   OI-1  a token counts only if a key of this issuer signed it with that key's own algorithm, if it is for this audience, and if it
-//         has not ended
+//         has an end, which is not over
 //   OI-2  no token makes its owner a worker
 //   OI-3  no refusal quotes the token
 //   OI-4  its owner cannot pass for one of the users that the cluster makes for itself (kOwnUsers)

@@ -4,7 +4,7 @@
 // A profile is a recording from which each host also makes an XSpace, the format of XProf (worker/execute/profiles.h). It belongs to the session
 // that started it, which alone stops and reads it. The hosts keep the XSpaces. The controller passes them on piece by piece, and keeps none.
 //
-// A profile of `everything` (session::ProfileOptions) is an operator's; any other profile has the events of its own session only.
+// A profile of `everything` (session::ProfileOptions) is for operators; any other profile has the events of its own session only.
 //
 // Invariants:
 //   TRC-1  a profile that is not of everything gets no event of another session, and no trace
