@@ -127,7 +127,7 @@ void DeclareQuestions(Options* options, pw::Flags* flags) {
              "of --profile: a host keeps no more; what does not fit is missing, and the answer says so");
   flags->Add("token-create", &options->token_create, "ADDRESS",
              "do not serve: have the controller whose clients connect there make a token; prints a token file");
-  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
+  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: the user whose token it is");
   flags->Add("token-role", &options->new_token.role, "user|operator|worker", "of --token-create: what its owner may do");
   flags->Add("token-expires", &options->new_token.expires, "DURATION",
              "of --token-create: how long it is valid; 0: until it is revoked");
@@ -141,7 +141,7 @@ void DeclareQuestions(Options* options, pw::Flags* flags) {
              "do not serve: print the limits of the users of the controller whose clients connect there, after changing those of "
              "--quota-user, if named");
   flags->Add("quota-user", &options->new_quota.user, "NAME",
-             "of --quota: whose limits; *: everybody's without limits of their own");
+             "of --quota: the user with these limits; *: all users without limits of their own");
   flags->Add("quota-sessions", &options->new_quota.sessions, "N|none", "of --quota: how many sessions at a time");
   flags->Add("quota-device-seconds", &options->new_quota.device_seconds, "S|none", "of --quota: device seconds a day (UTC)");
   flags->Add("quota-weight", &options->new_quota.weight, "W|none", "of --quota: the largest weight of a session");
@@ -171,9 +171,9 @@ void Declare(Options* options, pw::Flags* flags) {
              "where an address is not a Unix socket");
   flags->Add("operator-token-file", &options->operator_token_file, "PATH",
              "with --identity: where to keep a token file for this user, as an operator");
-  flags->Add("worker-token-file", &options->worker_token_file, "PATH", "likewise, for workers that this user starts");
+  flags->Add("worker-token-file", &options->worker_token_file, "PATH", "the same, for workers that this user starts");
   flags->Add("agent-token-file", &options->agent_token_file, "PATH",
-             "likewise, for the agent that serves programs without our package");
+             "the same, for the agent that serves programs without our package");
   pw::DeclareIssuer(&options->issuer, flags);
   pw::identity::DeclareCredentials(&options->credentials, "an operator's (of questions)", flags);
   pw::DeclareMetrics(&options->metrics, flags);

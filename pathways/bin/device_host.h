@@ -68,11 +68,11 @@ struct DeviceHostOptions {
 
 // Add the command-line flags for the two parts of the options: devices, and place.
 void DeclareDevices(DeviceHostOptions* options, Flags* flags);
-// Returns whether the hosts of the island are a world from their start.
+void DeclarePlace(DeviceHostOptions* options, Flags* flags);
+// Returns whether the hosts of the island are a world (device/world.h) from their start.
 inline bool IslandIsWorld(const DeviceHostOptions& options) { return options.island_hosts > 1; }
 // Returns the place of this host in its island's world, for WorldLink.
 worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials);
-void DeclarePlace(DeviceHostOptions* options, Flags* flags);
 
 // Returns the path of the plugin: options.plugin if it is set, else the default.
 std::string PluginPath(const DeviceHostOptions& options);
@@ -91,8 +91,8 @@ class DeviceHost {
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;
 
-  // Loads the plugin, which finds the devices, and before that forms the island's world, if it is one: then it blocks until all of its
-  // hosts have come, or the world is stopped. The members of `environment` outlive the host.
+  // Loads the plugin, which finds the devices. If the island is a world, first forms it, and blocks until all of its hosts have come
+  // or the world is stopped. The members of `environment` outlive the host.
   static absl::StatusOr<std::unique_ptr<DeviceHost>> Create(DeviceHostOptions options, const Environment& environment);
   ~DeviceHost();
 

@@ -58,7 +58,7 @@ void Declare(Options* options, pw::Flags* flags) {
       "persistence-directory", &options->host.persistence_directory, "DIR",
       "clients of this process's user, and operators, may have arrays saved below this folder and loaded from it; default: none");
   flags->Add("users-directory", &options->host.users_directory, "DIR",
-             "likewise the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
+             "the same for the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
   flags->Add("object-directory", &options->host.object_directory, "DIR",
              "keeps arrays that clients save to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT, or DIR/users/USER/gs/BUCKET/OBJECT; "
              "default: "

@@ -1,4 +1,4 @@
-// NewSession: the parameters of a session that is to be opened; UserUse: what a user has of the cluster.
+// NewSession: the parameters with which a session is opened. UserUse: a user's open sessions and device time, for quotas.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
-// Worker: everything a worker process holds for one controller, and the commands that act on it.
+// Worker: everything that a worker process holds for one controller. It passes the controller's commands to its parts, which do the work.
 //
-// A Worker exists from Welcome until the controller is lost; then it is dropped with all it holds. The link (controller_link.h) parses
-// frames and hands them over; the parts (puts, fetches, moves, ...) do the work.
+// The link (controller_link.h) makes a Worker when the controller's Welcome has come, and drops the Worker with all it holds when the
+// controller is lost. The link parses frames and hands their commands to Handle.
 //
 // Invariants:
 //   WK-1  commands take effect in the order of Handle
 //   WK-2  a malformed batch is refused as a whole, with no effect; the link then ends the connection
-//   WK-3  a command that a request names is done once, however often it comes (repeated_commands.h)
+//   WK-3  a command whose name says which client's request made it is done once, however often it comes (repeated_commands.h)
 // Lives on the worker's strand, destruction included.
 #pragma once
 
@@ -65,7 +65,7 @@ struct Environment {
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
   PythonOptions python;
-  int* next_launch_id = nullptr;
+  int* next_launch_id = nullptr;  // counts launches over all Workers
   Limits limits;
   bool checksum = false;      // transfers to other workers are checksummed
   bool shares_memory = true;  // with other processes of this machine
@@ -85,6 +85,7 @@ class Worker {
   absl::Status Handle(const pathways::v1::ToWorker& batch, const Bytes& payload);
   // Sends the events that have gathered. Called when the strand has run empty.
   void Idle();
+  // Sends more fetched bytes, now that the connection to the controller takes them.
   void BulkWritable() { fetches_.Pump(); }
 
   // For the listener of peer connections.

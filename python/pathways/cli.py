@@ -55,7 +55,7 @@ def _steps_of(command):
 def _add_quotas(add):
     step = _steps_of(add("quota", None, "limit what users may have of a cluster: sessions, devices, device time a day, memory, Python processes, weight, priority"))
     change = step("set", quotas.change, "set limits of a user, and keep the other limits; an operator's command")
-    change.add_argument("--user", required=True, metavar="NAME", help="whose limits; '*': everybody without a limit of their own")
+    change.add_argument("--user", required=True, metavar="NAME", help="the user with these limits; '*': all users without a limit of their own")
     change.add_argument("--sessions", metavar="N|none", help="how many sessions at a time; one more waits until another ends")
     change.add_argument("--device-seconds", metavar="S|none", help="device time a day (UTC), summed over devices; then computations are refused")
     change.add_argument("--weight", metavar="W|none", help="the largest weight of a session ('pathways share')")
@@ -71,7 +71,7 @@ def _add_quotas(add):
 def _add_tokens(add):
     step = _steps_of(add("token", None, "make, list and revoke the tokens with which users, operators and workers enter a cluster; an operator's command"))
     create = step("create", tokens.create, "make a token, and print its token file: 'pathways login' stores it for its owner")
-    create.add_argument("--user", required=True, metavar="NAME", help="who it is for: letters, digits, and any of . _ @ -")
+    create.add_argument("--user", required=True, metavar="NAME", help="the user whose token it is: letters, digits, and any of . _ @ -")
     create.add_argument("--role", choices=("user", "operator", "worker"), default="user",
                         help="user: has sessions, and sees and touches its own (the default); operator: may do everything; worker: may join as a host")
     create.add_argument("--expires", default="30d", metavar="TIME", help="how long it is valid, such as 12h or 30d; never: until it is revoked (default 30d)")
@@ -95,7 +95,7 @@ def _add_oidc(up):
     group.add_argument("--oidc-issuer", metavar="URL", help="admit users by the tokens of this provider; exactly as the tokens name it ('iss')")
     group.add_argument("--oidc-audience", metavar="NAME", help="what the tokens for this cluster are for ('aud')")
     group.add_argument("--oidc-user-claim", metavar="CLAIM", help="the field of a token with the user's name (default sub)")
-    group.add_argument("--oidc-operators", metavar="CLAIM=VALUE", help="users whose field CLAIM is VALUE, or has it in its list, are operators (default: nobody)")
+    group.add_argument("--oidc-operators", metavar="CLAIM=VALUE", help="users whose field CLAIM is VALUE, or has it in its list, are operators (default: none)")
     group.add_argument("--oidc-keys", metavar="URL|PATH", help="the provider's key set, JWKS (default: where the provider says that it is)")
     group.add_argument("--oidc-ca", metavar="PATH", help="the authorities that certify the provider's server, in PEM (default: the system's)")
 
@@ -213,7 +213,7 @@ def parser():
                     help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is enqueued, "
                          "to compare")
     up.add_argument("--tls", choices=("on", "off"), default="on",
-                    help="off: nothing is encrypted, and whoever reaches an address of the cluster does there what he likes (default on)")
+                    help="off: nothing is encrypted, and any process that reaches an address of the cluster may do anything there (default on)")
     _add_oidc(up)
     up.add_argument("--hang-limit", type=float, metavar="S",
                     help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
@@ -245,7 +245,7 @@ def parser():
 
     _add_worker(add("worker", join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
 
-    agent = add("agent", join.agent, "run a front door of a cluster, for jax programs without this package (JAX_PLATFORMS=proxy); stays in the foreground")
+    agent = add("agent", join.agent, "run an agent, which connects jax programs without this package (JAX_PLATFORMS=proxy) to a cluster; stays in the foreground")
     agent.add_argument("--address", metavar="HOST:PORT",
                        help="the cluster whose controller listens there (default: PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
@@ -267,7 +267,7 @@ def parser():
     watch = add("top", top.top, "show what the cluster does, again and again: hosts' load and memory, clients' shares, the queue, events; q ends it")
     watch.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     watch.add_argument("--interval", type=float, default=2.0, metavar="S", help="seconds between two looks (default 2)")
-    watch.add_argument("--once", action="store_true", help="print one look and end; this is what happens where the output is no terminal")
+    watch.add_argument("--once", action="store_true", help="print the state once and end; the default where the output is no terminal")
 
     show = add("page", page.page, "print an address of the cluster's page ('up --page') that logs a browser in, once, within ten minutes")
     show.add_argument("--address", metavar="[https://]HOST:PORT",

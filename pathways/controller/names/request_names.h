@@ -1,6 +1,6 @@
 // SessionNames: gives names to all that a session makes on the hosts (base/request_name.h): ids of arrays, transfers and fetches, and ops of
-// commands. SessionContext owns it. It has a room of its own, since sessions and programs count names, which know nothing of each other. The format
-// of names stands in base/, because hosts read it.
+// commands. SessionContext owns it. names/ is a room of its own because sessions and programs both count names, and neither includes the other.
+// The format of names stands in base/, because hosts read it.
 //
 // While the session carries out a numbered request, names are those of the request, counted from 0 on. Work that a request causes later,
 // when hosts or clients have answered, takes its names in advance: a NameScope. The order in which such work goes on depends on the

@@ -1,7 +1,7 @@
 #include "pathways/worker/python/message.h"
 
-#include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -29,12 +29,10 @@ std::string Head(std::string json, absl::Span<const int64_t> sizes) {
 }
 
 absl::StatusOr<uint64_t> Number(const JsonObject& header, const char* name) {
-  constexpr double kMostExact = 9007199254740992.0;
-  const auto field = header.fields().find(name);
-  const double number = field == header.fields().end() ? -1 : field->second.number_value();
-  if (!(number >= 0 && number <= kMostExact && number == std::floor(number)))
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a number that counts something"));
-  return static_cast<uint64_t>(number);
+  const JsonValue* field = FindField(header, name);
+  const std::optional<uint64_t> number = field == nullptr ? std::nullopt : CountOf(*field);
+  if (!number.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be a whole number, not negative"));
+  return *number;
 }
 
 absl::Status FillParts(const JsonObject& header, const Bytes& message, size_t offset, std::vector<Bytes>* parts) {

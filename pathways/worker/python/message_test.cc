@@ -66,8 +66,9 @@ TEST(PythonMessageTest, WhatIsNoMessageIsRefused) {
   for (const std::string& packet :
        {std::string(), std::string("M"), std::string("Mabc"), std::string("F100"), std::string("X"), "M" + Message("[]"),
         "M" + Message("{}"), "M" + Message("{\"done\":-1,\"bytes\":[]}"), "M" + Message("{\"done\":1.5,\"bytes\":[]}"),
-        "M" + Message("{\"done\":1}"), "M" + Message("{\"done\":1,\"bytes\":[-1]}"),
-        "M" + Message("{\"done\":1,\"bytes\":[9000000000000000000]}"), "M" + Message("{\"done\":1}").substr(0, 6)})
+        "M" + Message("{\"done\":\"1\",\"bytes\":[]}"), "M" + Message("{\"done\":1}"),
+        "M" + Message("{\"done\":1,\"bytes\":[-1]}"), "M" + Message("{\"done\":1,\"bytes\":[9000000000000000000]}"),
+        "M" + Message("{\"done\":1}").substr(0, 6)})
     EXPECT_FALSE(ReadPacket(packet, net::Fd()).ok()) << packet;
 }
 

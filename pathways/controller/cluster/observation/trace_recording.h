@@ -2,8 +2,10 @@
 // the controller's clock. At most one recording runs at a time: an operator's takes the place of a user's, and a user's that of another's which has
 // lasted for a while.
 //
-// A profile is a recording of which each host also makes an XSpace (worker/execute/profiles.h). It belongs to a session: that session alone stops
-// and reads it. The hosts keep the XSpaces, and this passes on one piece at a time, so the controller's memory does not grow with them.
+// A profile is a recording from which each host also makes an XSpace, the format of XProf (worker/execute/profiles.h). It belongs to the session
+// that started it, which alone stops and reads it. The hosts keep the XSpaces. The controller passes them on piece by piece, and keeps none.
+//
+// A profile of `everything` (session::ProfileOptions) is for operators; any other profile has the events of its own session only.
 //
 // Invariants:
 //   TRC-1  a profile that is not of everything gets no event of another session, and no trace

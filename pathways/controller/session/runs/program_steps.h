@@ -1,6 +1,6 @@
 // ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, and choices
-// between branches (program/cut.h). Such a node needs the values of its inputs. SessionPrograms owns it. It
-// uses GraphPrograms for the parts of a program, and the session's waiting reads and lanes for nodes that call functions.
+// between branches (program/cut.h). Such a node needs the values of its inputs. SessionPrograms owns the ProgramSteps, which uses
+// GraphPrograms for the parts of a program, and the session's PendingReads and SessionLanes for nodes that call functions.
 //
 // A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
 // *expected* arrays on their hosts (worker/execute/expectations.h). So the nodes that read them can be sent too; the scheduler
@@ -8,8 +8,8 @@
 // is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
 // dispatched one after another.
 //
-// With sequential dispatch, steps are taken one after another, and the nodes of a part like those of
-// any program (sequential_run.h). Then all results of the run are expected arrays, not just the outputs of waiting nodes.
+// With sequential dispatch, steps are taken one after another, and the nodes of a part are sent one after another, as those of any
+// program (sequential_run.h). Then all results of the run are expected arrays, not just the outputs of waiting nodes.
 // Requests that the client sends after the run go on. They may donate the run's arguments, because these get names of their own
 // as soon as the hosts know them. From then on no command of a run may wait in the outbox for others, since the first command
 // there may wait for the run.
@@ -23,8 +23,8 @@
 //   WN-5  in sequential dispatch a run waits for nothing of its session that began after it
 //   WN-6  a donated argument belongs to the run alone from the call on, though a computation may take it over much later. Its
 //         other handles are deleted, as after any donation
-//   WN-7  each step names what it makes from a scope of its own (names/request_names.h), and so does what it begins and what it ends:
-//         the order in which values come, and errors, change no name
+//   WN-7  each step has a scope of its own for the names of what it makes, begins and ends (names/request_names.h). So neither the order in
+//         which values come nor an error changes a name
 // Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive`.
 #pragma once
 
