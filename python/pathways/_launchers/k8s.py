@@ -111,7 +111,7 @@ def _controller_flags(args):
 
 def _worker_flags(args):
     flags = ["--checksum"] if args.checksum else []
-    for name in ("memory_limit", "python_memory", "python_processes"):
+    for name in ("memory_limit", "python_memory", "python_processes", "python_seconds"):
         if getattr(args, name) is not None:
             flags += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     if args.device_options:
