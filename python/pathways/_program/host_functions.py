@@ -29,7 +29,7 @@ call_p.multiple_results = True
 
 
 @call_p.def_abstract_eval
-def _results(*_, call, avals):
+def _results(*_, call, avals, name):
     return list(avals)
 
 
@@ -127,7 +127,7 @@ class Call:
         return jax.tree.flatten(known.out_specs_fn(*args, **named))
 
 
-def _call(info, specialization, *args, **named):
+def _call(info, specialization, /, *args, **named):
     """Adds the call to the program that is traced; returns its results, as the function's own."""
     leaves, tree = jax.tree.flatten((args, named))
     call = Call(info, specialization, tree)
@@ -145,7 +145,7 @@ def _call(info, specialization, *args, **named):
         if public.is_of_keys(spec):
             raise NotImplementedError(f"{call.name} takes or returns random keys, which a function on hosts cannot in a program: pass integers "
                                       "(jax.random.key_data)")
-    results = call_p.bind(*leaves, call=call, avals=tuple(ShapedArray(spec.shape, spec.dtype) for spec in out_specs))
+    results = call_p.bind(*leaves, call=call, avals=tuple(ShapedArray(spec.shape, spec.dtype) for spec in out_specs), name=call.name)
     return jax.tree.unflatten(out_tree, results)
 
 
