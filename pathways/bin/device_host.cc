@@ -150,6 +150,8 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
              "the most private memory of each process that runs them; 0: no limit");
   flags->Add("python-processes", &options->python_rights.processes, "N",
              "the most processes and threads of --python-user on this host; 0: no limit");
+  flags->Add("python-seconds", &options->python_rights.seconds, "SECONDS",
+             "the most time of a call of such a function; its process is ended then; 0: no limit");
   flags->Add("shared-memory", &options->shared_memory,
              "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another "
              "machine");

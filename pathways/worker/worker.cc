@@ -87,7 +87,7 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       aliases_(&context_, &arrays_),
       expectations_(&context_, &arrays_),
       host_calls_(&context_, environment.runtime, &lanes_),
-      functions_(&context_, &arrays_, environment.python,
+      functions_(&context_, &arrays_, environment.timers, environment.python,
                  [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
                    host_calls_.Call(request, std::move(done));
                  }),

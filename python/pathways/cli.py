@@ -144,6 +144,8 @@ def _add_host_python(command):
                               "interpreter (default: that of this command); without it and --python-user they are refused")
     command.add_argument("--python-user", metavar="NAME", help="the same, but as this user, who must be able to read the interpreter; needs root")
     command.add_argument("--python-memory", type=int, metavar="BYTES", help="the most private memory of each process that runs such functions")
+    command.add_argument("--python-seconds", type=float, metavar="SECONDS",
+                         help="the most time of a call of such a function; if it is over, the call fails and its process is ended")
     command.add_argument("--python-processes", type=int, metavar="N", help="the most processes and threads of --python-user, on each host")
 
 

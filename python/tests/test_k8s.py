@@ -388,7 +388,7 @@ def test_no_option_of_up_is_ignored():
         "oidc_operators",
         "oidc_keys",
     }
-    passed_on |= {"checksum", "memory_limit", "device_options", "host_python", "python_memory", "python_processes"}
+    passed_on |= {"checksum", "memory_limit", "device_options", "host_python", "python_memory", "python_processes", "python_seconds"}
     options = vars(cli.parser().parse_args(["up"])).keys() - {"command", "function", "on", "default_image"}
     assert options <= passed_on | set(k8s._REFUSED) | set(k8s._OWN) | {"tls", "wait"}, "pass it on in k8s.py, or refuse it there"
 
@@ -430,6 +430,8 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "--host-python",
                 "--python-memory",
                 "5",
+                "--python-seconds",
+                "2.5",
                 "--image",
                 "r.example/p:1",
                 "--option",
@@ -458,6 +460,7 @@ def test_options_reach_the_pods_that_they_concern(capsys):
         and after(join, "--memory-limit") == "1000"
         and join[join.index("--device-options") + 1 :][:2] == ["memory_limit_bytes=4096", "asynchronous=true"]
         and after(join, "--python-memory") == "5"
+        and after(join, "--python-seconds") == "2.5"
     )
     for resources in worker["spec"]["containers"][0]["resources"].values():
         assert resources["cpu"] == "500m" and resources["example.com/npu"] == 2 and resources["memory"] == "16Gi"

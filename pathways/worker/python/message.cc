@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kPrefix = 4;
 constexpr uint64_t kMostMessageBytes = uint64_t{1} << 46;
+constexpr double kMostSeconds = 1e9;
 
 constexpr size_t Align(size_t offset) { return (offset + 63) / 64 * 64; }
 
@@ -65,7 +66,12 @@ absl::StatusOr<PythonMessage> ReadMessage(const Bytes& message) {
     read.status = StatusFrom(static_cast<int>(code), why);
     return read;
   }
-  if (!loaded) PW_RETURN_IF_ERROR(FillParts(header, message, kPrefix + length, &read.parts));
+  if (!loaded) {
+    PW_RETURN_IF_ERROR(FillParts(header, message, kPrefix + length, &read.parts));
+  } else if (const JsonValue* seconds = FindField(header, "seconds"); seconds != nullptr) {
+    read.seconds = seconds->number_value();
+    if (!(read.seconds > 0 && read.seconds <= kMostSeconds)) return absl::InvalidArgumentError("'seconds' is no limit of time");
+  }
   return read;
 }
 

@@ -67,6 +67,7 @@ class HostPython:
     user: str | None = None         # the user that runs them; None: the worker's
     memory: int | None = None       # bytes of private memory for each client; None: no limit
     processes: int | None = None    # the most processes and threads of `user`; None: no limit
+    seconds: float | None = None    # that a call may take; None: no limit
 
     def flags(self, own_only=False):
         """Returns the flags. `own_only`: only this user's processes can connect. If no interpreter is named, functions run with this one if
@@ -74,7 +75,8 @@ class HostPython:
         interpreter = self.interpreter or os.environ.get("PATHWAYS_HOST_PYTHON") or (sys.executable if own_only or self.user else "off")
         if interpreter == "off":
             return []
-        limits = {"--python-user": self.user, "--python-memory": self.memory, "--python-processes": self.processes}
+        limits = {"--python-user": self.user, "--python-memory": self.memory, "--python-processes": self.processes,
+                  "--python-seconds": self.seconds}
         return ["--host-python", interpreter, *(f"{flag}={value}" for flag, value in limits.items() if value is not None)]
 
 

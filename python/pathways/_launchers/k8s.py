@@ -123,7 +123,7 @@ def _page_port(page):
 
 def _worker_flags(args):
     flags = ["--checksum"] if args.checksum else []
-    for name in ("memory_limit", "python_memory", "python_processes"):
+    for name in ("memory_limit", "python_memory", "python_processes", "python_seconds"):
         if getattr(args, name) is not None:
             flags += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     if args.device_options:
