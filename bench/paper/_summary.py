@@ -12,49 +12,54 @@ WORDS = "\n\n".join((
     "clients, controller and messages are real. Multi-controller jax is jax with a process for each host, the usual way to run it."))
 
 
-def _range(some, digits=2):
-    values = [one.spread.median for one in some]
-    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
-    return low if low == high else f"{low} to {high}"
-
-
 def _measured(report):
     return [one for one in _targets.targets(report) if one.spread is not None and not one.failed]
 
 
-def _against_jax(found):
-    """Yields the ratios of figure 5 to jax with our plugin, of the same kind of call, and to Ray."""
-    for mine, name in _targets.SHOWN.items():
-        for kind in ("opbyop", "fused"):
-            some = [one for one in found if (one.number, one.mine, one.kind, one.rival_kind) == ("5", mine, kind, kind) and one.rival in (_setup.PLUGIN, _setup.MULTI_PLUGIN)]
-            if some:
-                yield f"Figure 5, {kind}: {name} makes {_range(some)} times the calls a second that jax with our plugin makes (by row)."
-    if ray := [one for one in found if one.number == "5" and one.rival == _setup.RAY]:
-        yield f"Figure 5, against Ray: {_range(ray)} times its rate."
+SAME_KIND = {"opbyop": "one computation in a call", "fused": "128 computations in a call"}
 
 
-RATIOS = (("7", "Figure 7, parallel / sequential dispatch"), ("table1", "Table 1, training steps, ours / jax with our plugin"), ("12", "Figure 12 on CPU devices, the ratios of its verdicts"),
-          ("pipelines", "Simulated pipelines, the time of the schedule / the time of a step"), ("islands", "Figure 12, simulated, the ratios of its verdicts"))
+def table(report):
+    """Returns (head, rows): the rates of figure 5 against those of the same kind of call, by hosts x devices. (head, []) if it was not measured."""
+    found = [one for one in _measured(report) if one.number == "5" and one.kind == one.rival_kind]
+    places = list(dict.fromkeys(one.where for one in found))
+    rows = []
+    for name_of_rivals, rivals, kinds in (("jax", (_setup.PLUGIN, _setup.MULTI_PLUGIN), SAME_KIND), ("Ray", (_setup.RAY,), _setup.KINDS)):
+        for mine, name in _targets.SHOWN.items():
+            for kind in kinds:
+                of = {one.where: f"{one.spread.median:.2f}" for one in found if one.mine == mine and one.kind == kind and one.rival in rivals}
+                if of:
+                    rows.append([f"{name} / {name_of_rivals}: {SAME_KIND.get(kind, 'a program of 128 calls')}", *(of.get(place, "") for place in places)])
+    return ["calls a second, ours / theirs, the same device plugin; hosts x devices:", *places], rows
+
+
+def _of_steps(found):
+    """Yields the ratios of training steps and of pipelines."""
+    for one in found:
+        if one.number == "table1":
+            yield f"Training steps of a small {one.where}, {one.what.partition(', ')[2]}: {one.spread.median:.2f}."
+    if one := next((one for one in found if one.number == "12" and one.what.startswith("tokens/s, two islands")), None):
+        yield f"Data parallelism over two islands / one, both ours, CPU devices: {one.spread.median:.2f}; the paper has {one.limit:g}."
+    for one in found:
+        if one.number in ("pipelines", "islands"):
+            yield f"On simulated devices, {one.what.removeprefix('tokens/s, ')}: {one.spread.median:.2f}, wanted {one.wanted} ({one.claim})."
 
 
 def sentences(report):
-    """Yields the results in short, the unfavourable ones as well."""
+    """Yields the results of the other figures in short, the unfavourable ones as well."""
     found = _measured(report)
-    yield from _against_jax(found)
     for one in found:
         if one.number == "6":
-            where = "not in the range that was measured" if one.spread.median == float("inf") else f"{one.reached} ms"
-            yield f"Figure 6, {one.where}: throughput equal to that of {one.rival} from computations on of: {where}. The paper has {one.limit:g} ms."
-    if shared := [one for one in found if one.number == "8" and "what the devices can do" in one.what]:
-        yield "Figure 8: " + "; ".join(f"{one.what.split(' together')[0]} reach {one.spread.median:.2f} of what the devices can do ({one.where.removeprefix('simulated, ')})" for one in shared) + "."
+            where = "from none of the measured lengths of computation on" if one.spread.median == float("inf") else f"from a length of computation of {one.reached} ms on"
+            yield f"Throughput on {one.where} devices equals that of {one.rival} {where}; the paper has {one.limit:g} ms, on TPUs."
+    stages = [one for one in found if one.number == "7"]
+    if stages:
+        yield "Parallel / sequential dispatch: " + ", ".join(f"{one.spread.median:.2f} ({one.where})" for one in stages) + "."
+    for one in found:
+        if one.number == "8" and one.where.startswith("simulated") and "what the devices can do" in one.what:
+            yield f"{one.what.split(' together')[0]} with computations of {one.where.removeprefix('simulated, ')} keep simulated devices busy for {100 * one.spread.median:.0f} % of the time."
+        if one.number == "8" and one.where.startswith("CPU") and "jax" in one.what:
+            yield f"{one.what.split(' together')[0]} on one CPU device, {one.where.removeprefix('CPU, ')} / {one.what.partition(' / ')[2]}: {one.spread.median:.2f}."
     if nine := [one for one in found if one.number == "9"]:
-        yield f"Figure 9: clients deviate from their shares by at most {100 * max(one.spread.median for one in nine):.2f} % (the median of the rounds)."
-    for number, words in RATIOS:
-        some = [one for one in found if one.number == number and (number != "pipelines" or one.what.startswith("schedule"))]
-        if some:
-            yield f"{words}: {_range(some)}."
-
-
-def in_short(report):
-    """Returns the results as lines; [] if there are none."""
-    return list(sentences(report))
+        yield f"The results of four clients deviate from their weights by at most {100 * max(one.spread.median for one in nine):.2f} % (median of the rounds)."
+    yield from _of_steps(found)

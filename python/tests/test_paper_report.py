@@ -113,12 +113,18 @@ def test_the_page_of_the_repository_is_as_it_was_published():
     assert paper_run.edited(ROOT) is None
 
 
-def test_a_page_that_was_edited_by_hand_is_found(tmp_path):
+def test_a_page_or_a_quotation_that_was_edited_by_hand_is_found(tmp_path):
     (tmp_path / "docs").mkdir()
-    page = tmp_path / "docs" / "paper.md"
-    page.write_text("the page")
-    (tmp_path / "docs" / "paper.json").write_text(json.dumps({"page": paper_run.digest_of("the page")}))
+    page, readme = tmp_path / "docs" / "paper.md", tmp_path / "README.md"
+    text = f"## {_render.IN_SHORT}\n\n- equal\n\n## Verdicts"
+    page.write_text(text)
+    readme.write_text(f"before\n{paper_run.QUOTED}\n{paper_run.END}\nafter")
+    paper_run.quote(readme, text)
+    assert readme.read_text() == f"before\n{paper_run.QUOTED}\n- equal\n{paper_run.END}\nafter"
+    (tmp_path / "docs" / "paper.json").write_text(json.dumps({"page": paper_run.digest_of(text)}))
     assert paper_run.edited(tmp_path) is None
+    readme.write_text(readme.read_text().replace("equal", "faster"))
+    assert "README.md quotes other results" in paper_run.edited(tmp_path)
     page.write_text("a page")
     assert "docs/paper.md is not what run.py --publish wrote" in paper_run.edited(tmp_path)
 

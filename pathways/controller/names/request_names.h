@@ -9,8 +9,8 @@
 //
 // Outside of requests, and where a name of the request does not fit into its number, names are the session's own.
 //
-// Not named here: executables, questions, launches over several hosts and gangs (Fabric, Gangs). Executables and questions are other
-// kinds of names. Launches and gangs belong to the order of an island, which sessions share.
+// Not named here: executables, launches over several hosts and gangs (Fabric, Gangs). Executables are another kind of names. Launches
+// and gangs belong to the order of an island, which sessions share.
 //
 // Pure.
 //
