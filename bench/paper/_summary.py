@@ -33,33 +33,48 @@ def table(report):
     return ["calls a second, ours / theirs, the same device plugin; hosts x devices:", *places], rows
 
 
+def _each(some, words):
+    """Returns "0.98 (4 stages), 1.02 (8 stages)": the medians with their words."""
+    return ", ".join(f"{one.spread.median:.2f} ({words(one)})" for one in some)
+
+
+def _of_parity(found):
+    for one in found:
+        if one.number == "6":
+            where = "from none of the measured lengths of computation on" if one.spread.median == float("inf") else f"from a length of computation of {one.reached} ms on"
+            yield f"Throughput on {one.where} devices equals that of {one.rival} {where}; the paper has {one.limit:g} ms, on TPUs."
+
+
+def _of_clients(found):
+    eight = [one for one in found if one.number == "8"]
+    if simulated := [one for one in eight if "what the devices can do" in one.what]:
+        yield f"16 clients / what simulated devices can do, by the length of a computation: {_each(simulated, lambda one: one.where.removeprefix('simulated, '))}."
+    for rival in dict.fromkeys(one.what.partition(" / ")[2] for one in eight if "jax" in one.what):
+        some = [one for one in eight if one.what.endswith(rival)]
+        yield f"16 clients on one CPU device / {rival}, in one process, by the length of a computation: {_each(some, lambda one: one.where.removeprefix('CPU, '))}."
+    if nine := [one for one in found if one.number == "9"]:
+        yield f"The results of four clients deviate from their weights by at most {100 * max(one.spread.median for one in nine):.2f} % (median of the rounds)."
+
+
 def _of_steps(found):
     """Yields the ratios of training steps and of pipelines."""
-    for one in found:
-        if one.number == "table1":
-            yield f"Training steps of a small {one.where}, {one.what.partition(', ')[2]}: {one.spread.median:.2f}."
-    if one := next((one for one in found if one.number == "12" and one.what.startswith("tokens/s, two islands")), None):
-        yield f"Data parallelism over two islands / one, both ours, CPU devices: {one.spread.median:.2f}; the paper has {one.limit:g}."
-    for one in found:
-        if one.number in ("pipelines", "islands"):
+    of = lambda number: [one for one in found if one.number == number]
+    if of("table1"):
+        yield f"Training steps of small models, ours / jax with our plugin and as many processes for hosts: {_each(of('table1'), lambda one: one.where.removeprefix('small '))}."
+    for one in of("12"):
+        yield f"Data parallelism on CPU devices, {one.what.removeprefix('tokens/s, ')}: {one.spread.median:.2f}, wanted {one.wanted} ({one.claim})."
+    if schedule := [one for one in of("pipelines") if one.what.startswith("schedule")]:
+        yield f"Simulated pipelines, the schedule's time / a step's: {_each(schedule, lambda one: one.what.partition(', ')[2])}."
+    for one in of("pipelines") + of("islands"):
+        if one not in schedule:
             yield f"On simulated devices, {one.what.removeprefix('tokens/s, ')}: {one.spread.median:.2f}, wanted {one.wanted} ({one.claim})."
 
 
 def sentences(report):
     """Yields the results of the other figures in short, the unfavourable ones as well."""
     found = _measured(report)
-    for one in found:
-        if one.number == "6":
-            where = "from none of the measured lengths of computation on" if one.spread.median == float("inf") else f"from a length of computation of {one.reached} ms on"
-            yield f"Throughput on {one.where} devices equals that of {one.rival} {where}; the paper has {one.limit:g} ms, on TPUs."
-    stages = [one for one in found if one.number == "7"]
-    if stages:
-        yield "Parallel / sequential dispatch: " + ", ".join(f"{one.spread.median:.2f} ({one.where})" for one in stages) + "."
-    for one in found:
-        if one.number == "8" and one.where.startswith("simulated") and "what the devices can do" in one.what:
-            yield f"{one.what.split(' together')[0]} with computations of {one.where.removeprefix('simulated, ')} keep simulated devices busy for {100 * one.spread.median:.0f} % of the time."
-        if one.number == "8" and one.where.startswith("CPU") and "jax" in one.what:
-            yield f"{one.what.split(' together')[0]} on one CPU device, {one.where.removeprefix('CPU, ')} / {one.what.partition(' / ')[2]}: {one.spread.median:.2f}."
-    if nine := [one for one in found if one.number == "9"]:
-        yield f"The results of four clients deviate from their weights by at most {100 * max(one.spread.median for one in nine):.2f} % (median of the rounds)."
+    yield from _of_parity(found)
+    if stages := [one for one in found if one.number == "7"]:
+        yield f"Parallel / sequential dispatch: {_each(stages, lambda one: one.where)}."
+    yield from _of_clients(found)
     yield from _of_steps(found)
