@@ -5,6 +5,7 @@ import os
 import _breakdown
 import _rows
 import _setup
+import _summary
 import _targets
 from _setup import Spread
 
@@ -77,6 +78,8 @@ def _figure8(result, report):
         yield f"One client keeps the simulated devices busy for {', '.join(alone)} of the time."
     if sizes:
         yield f"By the medians, {sizes[1]} clients reach less than {sizes[0]} with: {_listed(fewer)}."
+    if longest := _summary.loops_ms(report):
+        yield "By the rates of jax's rows, a computation takes at most: " + ", ".join(f"{most:.3f} ms ({device.removeprefix('CPU, ')})" for device, most in longest.items()) + "."
     yield from _filled8(result)
     yield from _processors8(result, report)
 
@@ -116,6 +119,9 @@ def _figure11(result, report):
     counts = sorted(result["clients"], key=int)
     rates = {count: sum(result["clients"][count]["done"]) / result["clients"][count]["seconds"] for count in counts}
     if len(counts) > 1 and rates[counts[0]]:
+        for count in counts[1:]:
+            done = result["clients"][count]["done"]
+            yield f"Of {_targets.side8(count)}, which have equal weights, the one with the most results has {max(done) / max(min(done), 1):.2f} times those of the one with the least."
         yield f"Here, {_targets.side8(counts[-1])} have {rates[counts[-1]] / rates[counts[0]]:.2f} times the results of {_targets.side8(counts[0])}."
 
 
@@ -133,6 +139,10 @@ def _pipelines(result, report):
         spent = few["spent_s"]
         yield (f"A device of 4 stages computes for {spent['forward and backward']:.3f} s of a recorded step, idles for {spent['idle by the schedule']:.3f} s by the schedule, and waits "
                f"{spent['waiting for the control path and transfers']:.3f} s for the control path and transfers; a whole step of SPMD takes {spmd['step_s']:.3f} s.")
+    one, other = (rows.get(f"16 stages, {name}", {}).get("spent_s", {}).get("waiting for the control path and transfers") for name in ("gpipe", "1f1b"))
+    if one and other:
+        yield (f"In 16 stages, a recorded step waits {other * 1e3:,.0f} ms for the control path and transfers with 1f1b, and {one * 1e3:,.0f} ms with gpipe, though their schedules take equally long; "
+               "the cause was not measured, and the two did not take turns.")
     eight, sixteen = (rows.get(f"{count} stages, gpipe", {}).get("processors_s", {}).get("hosts") for count in (8, 16))
     if eight and sixteen:
         yield f"From 8 to 16 stages, where stages times microbatches grow 4 times, the workers' processor time for a step grows {sixteen / eight:.1f} times."
@@ -143,6 +153,10 @@ def _islands(result, report):
     if row.get("sent_bytes") and row.get("step_s"):
         share = row["sent_bytes"] * DEVICES_A_HOST / HOST_BYTES_A_SECOND / row["step_s"]
         yield f"By the bytes and the bandwidth, a host's exchange with the other island takes {100 * share:.1f} % of a step."
+    runs = row.get("runs") or ()
+    first = {place: min(begin for where, _, begin, _ in runs if where == place) for place in {where for where, *_ in runs}}
+    if any(_targets.of_next_step(runs, place, kind, begin) for place, kind, begin, _ in runs):
+        yield f"The picture lacks the first function of island 2's device, which began before that of island 1's; it has those from {first[1] / 1e3:,.0f} ms on."
     if row.get("spent_s"):
         yield f"In the recorded step, a device waits {row['spent_s'].get(_breakdown.EXCHANGE, 0) * 1e3:,.1f} ms before updates."
 

@@ -30,6 +30,7 @@ import sys
 import time
 
 import _code
+import _earlier
 import _paper
 import _provenance
 import _rows
@@ -167,8 +168,6 @@ PREVIOUS = "previous-report.json"
 
 def before(out):
     """Returns the record of the full run before this one: of its report, or beside the published page, whichever is later; None if there is neither."""
-    import _earlier
-
     found = [_earlier.record(json.loads((out / PREVIOUS).read_text()))] if (out / PREVIOUS).exists() else []
     published = ROOT / _code.RECORD
     found += [json.loads(published.read_text())] if published.exists() else []
@@ -256,7 +255,7 @@ def note(report, number, known, figure, why, part):
         report["figures"][number] = figure
         _provenance.measured(report, number, part, kept=_rows.kept(known, figure))
     if new or failures:
-        _provenance.attempted(report, number, part["of"], part["time"], failures, shown=new)
+        _provenance.attempted(report, number, part, failures, new, _earlier.verdicts(report, number) if new else ())
     report["failed"].pop(number, None)
     if why is not None:  # the other figures are still useful
         report["failed"][number] = why
@@ -290,8 +289,6 @@ def unpublishable(report):
 
 def publish(out, report):
     """Copies the page and its pictures into docs/, and writes the record of its verdicts beside it; returns 1 and prints the reason if it may not be there."""
-    import _earlier
-
     if why := unpublishable(report):
         print(f"paper: {_code.PAGE} stays as it is: {why}")
         return 1
