@@ -35,6 +35,10 @@ def _more_processor_time(rows):
         yield (f"On one host, a call of {_setup.OURS} takes more processor time than one of {_setup.PLUGIN} in {sum(_spent(a) > _spent(b) for a, b in near)} of {len(near)} "
                "comparisons of the same kind of call.")
     for name, kind, mine, theirs in pairs:
+        if kind == "opbyop" and mine.get("devices_busy") and mine["devices_busy"] * mine["wall_us"] > theirs["wall_us"]:
+            yield (f"On {name}, devices are recorded as busy for {mine['devices_busy'] * mine['wall_us']:,.0f} us of a call of ours, where the whole call of jax takes {theirs['wall_us']:,.0f} us: "
+                   "such shares include the waking of threads and the late noticing of ends.")
+    for name, kind, mine, theirs in pairs:
         if kind == "fused" and not name.startswith("1 x "):
             yield (f"On {name}, a fused call of ours takes {_spent(mine):,.0f} us of processor time, {mine['processors_us'].get('workers', 0):,.0f} us of it in the workers, and one of jax "
                    f"{_spent(theirs):,.0f} us; processors are idle for {mine['idle_us']:,.0f} us of ours and {theirs['idle_us']:,.0f} us of jax's.")
@@ -62,6 +66,10 @@ def _figure7(result, report):
     off = {stages: abs(Spread.of(row["ratio_rounds"]).median - 1) for stages, row in result["rows"].items() if row.get("ratio_rounds")}
     if "1" in off and len(off) > 1:
         farther = [stages for stages in off if off[stages] > off["1"]]
+        slower = [f"{stages} (in {sum(ratio < 1 for ratio in row['ratio_rounds'])} of {len(row['ratio_rounds'])} rounds)" for stages, row in result["rows"].items()
+                  if row.get("ratio_rounds") and Spread.of(row["ratio_rounds"]).median < 1]
+        if slower:
+            yield f"Parallel is slower than sequential with this many stages: {_listed(slower)}; the cause was not measured."
         yield f"With one stage, the ratio of parallel to sequential is {off['1']:.3f} from 1. Farther from 1 than that are the rows of this many stages: {_listed(farther)}."
 
 
@@ -109,6 +117,11 @@ def _cores(report):
     return "/".join(dict.fromkeys(str(run["machine"]["cores"]) for run in report["began"])) if report.get("began") else str(os.cpu_count())
 
 
+def _busy(runs):
+    """Returns the share of a recording in which the device runs."""
+    return sum(took for _, _, took in runs) / max(at + took for _, at, took in runs)
+
+
 def _figure11(result, report):
     length = _rows.by_name(report["figures"].get("8")).get("simulated", {}).get("simulated", {}).get(str(result["us"]), {})
     both = {count: (sum(shared["done"]) * result["us"] / 1e6 / shared["seconds"], length[count]["of_device"])
@@ -117,6 +130,10 @@ def _figure11(result, report):
         yield "In figure 8, without a recording, the devices are busy for: " + ", ".join(
             f"{100 * without:.0f} % with {_targets.side8(count)} (here {100 * here:.0f} %)" for count, (here, without) in both.items()) + "."
     counts = sorted(result["clients"], key=int)
+    recorded = {count: _busy(result["clients"][count]["runs"]) for count in counts if result["clients"][count]["runs"]}
+    if recorded:
+        yield ("The picture's shares are of the recorded 0.4 s, and the table's of the 2 s in which results were counted. In the recording, the device is busy for: "
+               + ", ".join(f"{100 * share:.0f} % with {_targets.side8(count)}" for count, share in recorded.items()) + ".")
     rates = {count: sum(result["clients"][count]["done"]) / result["clients"][count]["seconds"] for count in counts}
     if len(counts) > 1 and rates[counts[0]]:
         for count in counts[1:]:

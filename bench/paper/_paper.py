@@ -223,7 +223,7 @@ FIGURES = {
             f"its parts in the table of where the time goes; the column 'step' is of the rounds. {RECORDED} Waiting for transfers and "
             "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
             "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
-            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. Why that differs here was not measured, beyond the tables of where the time goes. The control path of all hosts runs on the processors of one machine.",
+            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. The devices' times account for most of the difference; why they differ from TPUs' was not measured. The control path of all hosts runs on the processors of one machine.",
             "Picture: figure 10's, one step on four islands, with lines between them.")},
     "10": {
         "title": "The pipeline on one island and on four, on CPU devices",

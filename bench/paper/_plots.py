@@ -93,6 +93,7 @@ def _plot9(axes, result):
                  for name, row in result["mixes"].items() for client, weight in enumerate(row["weights"])])
 
 
+STEP_US = 1_000
 SHOWN_US = 30_000  # the part of the recording in figure 11, whose computations are short
 
 
@@ -105,7 +106,8 @@ def typical(runs, length=SHOWN_US):
     """Returns the begin of the part of a recording, in us, whose busy share is nearest to that of the whole, and this share."""
     end = max(at + took for _, at, took in runs)
     whole = busy(runs, 0, end)
-    return min(range(0, max(1, int(end - length)), length), key=lambda begin: abs(busy(runs, begin, begin + length) - whole)), whole
+    begins = range(0, max(1, int(end - length)), STEP_US)
+    return min(begins, key=lambda begin: abs(busy(runs, begin, begin + length) - whole)), whole
 
 
 def _plot11(axes, result):
@@ -115,11 +117,12 @@ def _plot11(axes, result):
     names = []
     for number, (count, shared) in enumerate(result["clients"].items()):
         first, whole = typical(shared["runs"]) if shared["runs"] else (0, 0.0)
-        names.append(f"{count} client{'s' * (count != '1')}\n(busy {100 * whole:.0f} %)")
+        shown = busy(shared["runs"], first, first + SHOWN_US)
+        names.append(f"{count} client{'s' * (count != '1')}\n(busy {100 * whole:.0f} %,\nhere {100 * shown:.0f} %)")
         for client in range(len(shared["done"])):
             bars = [((begin - first) / 1e3, took / 1e3) for begin, took in _of_client(shared["runs"], client) if first <= begin < first + SHOWN_US]
             axes.broken_barh(bars, (number - 0.4, 0.8), color=colormaps["tab20"](client))
-    axes.set(xlabel=f"{SHOWN_US / 1e3:.0f} ms of the recording, as busy as all of it", yticks=range(len(names)), yticklabels=names)
+    axes.set(xlabel=f"the {SHOWN_US / 1e3:.0f} ms of the recording whose busy share is nearest to that of all of it", yticks=range(len(names)), yticklabels=names)
     axes.invert_yaxis()
 
 

@@ -32,7 +32,8 @@ ABOUT = "\n\n".join((
 VERDICTS = "\n\n".join((
     "Met: at least three quarters of the rounds of this run reach the target; the column says how many. Missed: at least three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
     "rounds, there is no verdict. Figure 6 counts rounds at each length: met if throughputs are equal in three quarters of the rounds at all measured lengths from the target on; missed if at one of these lengths "
-    "three quarters of the rounds are not equal. Figure 7 has no verdict where its ratio is no farther from 1 than that of one stage. Another run may find another verdict; the last column says where the run before this one did, if it is comparable.",
+    "three quarters of the rounds are not equal. Figure 7 has no verdict where its ratio is no farther from 1 than that of one stage, on the same side. Figure 8 has none where 16 clients reach one client that itself leaves the devices idle or does not reach jax. "
+    "Two simulated rows have none where the times of their devices alone decide it: no control path could meet the target, or they are above it by more than what counts as equal. Another run may find another verdict; the last column says where the run before this one did, if it is comparable.",
     f"Chance: a side that is exactly at its target reaches it in half of the rounds on average. Such a side has the verdict met in {100 * _setup.by_chance(4):.0f} % of runs of four rounds, {100 * _setup.by_chance(5):.0f} % of five, and {100 * _setup.by_chance(7):.0f} % of seven, and missed as "
     "often. With as many targets as there are here, some verdicts near their targets are chance.",
     "Targets: the paper's are 1 where it says ahead, or its own number. Our reading of the paper is a target for a row that the "
@@ -52,7 +53,7 @@ VERDICTS = "\n\n".join((
 
 
 IN_SHORT = "In short"
-NOT_THE_PAPERS = ("Medians of this run, on CPU devices of one machine and on simulated ones; none is a result of TPUs. docs/paper.md has their scatter, says what differs from the paper, and explains the words.")
+NOT_THE_PAPERS = ("k of n: the rounds that reach the target. Met and MISSED: three quarters of them do, or do not; none: no verdict. Medians of this run, on CPU devices of one machine and on simulated ones; none is a result of TPUs. docs/paper.md has their scatter, says what differs from the paper, and explains the words.")
 ATTEMPTS, NOT_ALL = "Measurements with failures, or that were replaced", "Not all there"
 
 
@@ -61,7 +62,19 @@ def preface(report):
     parts, words = [ABOUT, _summary.WORDS, before(report)], report.get("words")
     if words not in (None, *(run["commit"] for run, _ in _provenance.runs(report))):
         parts.append(f"The words around the numbers are of commit {words}.")
-    return "\n\n".join([*parts, "This table says which run measured which figures."])
+    return "\n\n".join([*parts, *report.get("notes", ()), *filter(None, [rules_changed(report)]), "This table says which run measured which figures."])
+
+
+def rules_changed(report):
+    """Says which verdicts were others by the rules at the time of the measurement, or ""."""
+    first = {tuple(one["of"]): one["verdict"] for one in report.get("first", ())}
+    now = {tuple(_earlier.key(one)): one for one in _targets.targets(report)}
+    changed = [f"{of[0]}, {of[1]}, on {of[2]}, wanted {of[3]}: {first[of]}; now {one.verdict}" for of, one in now.items() if of in first and _earlier.word(first[of]) != _earlier.word(one.verdict)]
+    if not changed:
+        return ""
+    of = lambda word: sum(_earlier.word(verdict) == word for verdict in first.values())
+    return (f"The rules of verdicts were changed after the measurement, because readers of the page found faults in them. By the rules at the time, {of(_setup.MET)} were met, {of(_setup.MISSED)} missed, and {of('none')} without a verdict. "
+            f"These are others now: {'. '.join(changed)}.")
 
 
 def before(report):
@@ -71,7 +84,8 @@ def before(report):
     found, both = _earlier.others(report)
     begun = f"The run before: begun {report['before']['begun']}, of commit {report['before']['commit']}."
     if why := _earlier.unlike(report):
-        return f"{begun} {why[0].upper()}{why[1:]}, so the two cannot be compared, and nothing here says how far results move from run to run.{_earlier.scatter(report)}"
+        again = " Only measurements that were replaced do, below; one of the two was disturbed." if any(replaced for _, replaced in _provenance.attempts(report)) else ""
+        return f"{begun} {why[0].upper()}{why[1:]}, so the two cannot be compared, and it does not say how far results move from run to run.{again}{_earlier.scatter(report)}"
     return (f"{begun} Of {both} verdicts that both runs have, {len(found)} are others there; the table of verdicts says which.{_earlier.scatter(report)} "
             "That run may have been of other code.")
 
@@ -462,7 +476,7 @@ def in_short(report):
 
 def markdown(report, images=()):
     """Returns the page for the repository (docs/paper.md). images: the figures that have a picture, in the folder paper/ beside it."""
-    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper`, and not edited. {preface(report)}",
+    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper` from its record of the measurement; nobody edits the text. {preface(report)}",
              _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
     parts += [f"## {IN_SHORT}", in_short(report), NOT_THE_PAPERS]

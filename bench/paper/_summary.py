@@ -1,6 +1,7 @@
 """The page's first lines: its words explained, and its results in short, computed from the report. Pure."""
 
 import _earlier
+import _paper
 import _setup
 import _targets
 from _setup import Spread
@@ -51,7 +52,9 @@ def table(report):
             some = sorted((one for one in found if (one.mine, one.kind, one.rival_kind) == (mine, kind, rival_kind) and one.rival in rivals), key=lambda one: -one.limit)
             of = {one.where: _told(one) for one in some}
             if of:
-                rows.append([f"{shown} / {name}: {words}; wanted {some[-1].wanted}", *(of.get(place, "") for place in places)])
+                harder = [one for one in some if one.limit > some[-1].limit]
+                aim = f"; {harder[0].wanted}, our own aim, is met in {sum(one.verdict == _setup.MET for one in harder)} of {len(harder)}" if harder else ""
+                rows.append([f"{shown} / {name}: {words}; wanted {some[-1].wanted}{aim}", *(of.get(place, "") for place in places)])
     return ["computations a second (above 1: ours is faster), on hosts x devices:", *places], rows
 
 
@@ -69,7 +72,7 @@ def _of_stages(found, report):
         return
     rows = report["figures"]["7"]["rows"]
     control = f"; with one stage, where nothing is parallel, {Spread.of(rows['1']['ratio_rounds']).median:.2f}" if rows.get("1", {}).get("ratio_rounds") else ""
-    yield f"Calls a second by parallel / by sequential dispatch: {_each(stages, lambda one: one.where)}{control}."
+    yield f"Calls a second by parallel / by sequential dispatch, wanted {stages[0].wanted}: {_each(stages, lambda one: one.where)}{control}."
     jax = [f"{name} stage{'s' * (name != '1')} {Spread.of(row['of_jax_rounds']).median:.2f}" for name, row in rows.items() if row.get("of_jax_rounds")]
     if jax:
         yield f"The same by parallel dispatch / jax in one process, without a verdict: {', '.join(jax)}."
@@ -91,11 +94,11 @@ def _of_clients(found, report):
     words = lambda one: f"{one.where}, at most {longest[one.where]:.2f} ms:" if one.where in longest else f"{one.where}:"
     for compared in dict.fromkeys(one.what for one in eight):
         some = [one for one in eight if one.what == compared]
-        yield f"Results a second, {compared}: {_each(some, words)}."
+        yield f"Results a second, {compared}, wanted {some[0].wanted}: {_each(some, words)}."
     if nine := [one for one in found if one.number == "9"]:
         told = "; ".join(f"{one.what.rpartition(' ')[2]}: {one.verdict}, {one.agreeing}" for one in nine)
         yield (f"Four clients with equal computations of 2.4 ms that keep all devices busy, under the policy of shares: the largest deviation from a weight is {100 * max(one.spread.median for one in nine):.2f} % "
-               f"in the median round and {100 * max(max(one.spread.values) for one in nine):.2f} % in the worst ({told}).")
+               f"in the median round and {100 * max(max(one.spread.values) for one in nine):.2f} % in the worst, wanted at most {100 * nine[0].limit:g} % ({told}).")
 
 
 def _of_stock_jax(report):
@@ -113,7 +116,7 @@ def _of_steps(found, report):
     """Yields the ratios of training steps and of pipelines."""
     of = lambda number: [one for one in found if one.number == number]
     if of("table1"):
-        yield f"Tokens a second in training, ours / jax with our plugin and as many processes for hosts: {_each(of('table1'), lambda one: one.where + ':')}."
+        yield f"Tokens a second in training, ours / jax with our plugin and as many processes for hosts, wanted {of('table1')[0].wanted}: {_each(of('table1'), lambda one: one.where + ':')}."
         yield from _of_stock_jax(report)
     for one in of("table2") + of("10") + of("12"):
         yield f"Tokens a second on CPU devices, {one.what.removeprefix('tokens/s, ')}: {_told(one)}; wanted {one.wanted}."
@@ -124,6 +127,27 @@ def _of_steps(found, report):
             yield f"Tokens a second on simulated devices, {one.what.removeprefix('tokens/s, ')}: {_told(one)}; wanted {one.wanted}{'; ' + one.none if one.none else ''}."
 
 
+def _without_verdict(report):
+    """Yields results against us that have no verdict and stand in no other line."""
+    told = []
+    for row in report["figures"].get("5", {"rows": ()})["rows"]:
+        for kind in _setup.KINDS if "rates" in row else ():
+            spread, _ = _targets.compared(row, kind, _setup.TENSORFLOW)
+            if spread and spread.median < 1:
+                told.append(f"figure 5, {row['name']}, {kind}, ours / TensorFlow {spread.median:.2f}")
+    for row in report["figures"].get("6", {"rows": ()})["rows"]:
+        told += [f"figure 6, {row['name']}, {_targets.SHOWN[mine]}: not equal to {rival} at any measured length" for mine, rival, found in _targets.against(row)
+                 if found.get("points") and found.get("parity_ms") is None and row["name"] not in _paper.PARITY_MS]
+    cells = _setup.cells(report["figures"].get("table2", {"rows": {}})["rows"])
+    spmd = cells.get(f"{_setup.ONE_JIT}, {_setup.OURS}", {"error": ""})
+    told += [f"table 2 on CPU devices, {name} stages / our SPMD jit {Spread.of(_setup.ratios(row, spmd)).median:.2f}" for name, row in cells.items() if name.isdecimal() and "error" not in row and "error" not in spmd]
+    for count, shared in (report["figures"].get("8", {"rows": {}})["rows"].get("simulated", {}).get("shared", {}).get("clients", {})).items():
+        if count != "1" and min(shared["done"]):
+            told.append(f"figure 11, {count} equal clients without the policy of shares, most / fewest results {max(shared['done']) / min(shared['done']):.2f}")
+    if told:
+        yield f"Without a verdict: {'; '.join(told)}."
+
+
 def sentences(report):
     """Yields the results of the other figures in short, the unfavourable ones as well."""
     found = _measured(report)
@@ -131,3 +155,4 @@ def sentences(report):
     yield from _of_stages(found, report)
     yield from _of_clients(found, report)
     yield from _of_steps(found, report)
+    yield from _without_verdict(report)

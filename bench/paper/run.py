@@ -149,12 +149,12 @@ def now():
 
 def begin(args):
     """Returns (the report so far: empty, or that of an earlier run of the same kind; this run's place among its runs)."""
-    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": [], "attempts": [], "before": None}
+    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": [], "attempts": [], "before": None, "first": [], "notes": []}
     path = args.out / "report.json"
     earlier = json.loads(path.read_text()) if path.exists() else {}
     same = earlier.get("quick") == args.quick and "attempts" in earlier
     if (args.resume or args.figures) and same:
-        report |= {key: earlier[key] for key in report if key != "quick"}
+        report |= {key: earlier.get(key, report[key]) for key in report if key != "quick"}
     elif not args.quick:
         if same:
             path.rename(args.out / PREVIOUS)
@@ -239,6 +239,7 @@ def measure(args):
         note(report, number, known, figure, why, part)
         say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
+        report["first"] = _earlier.record(report)["verdicts"]
         temporary = args.out / "report.json.new"
         temporary.write_text(json.dumps(report, indent=1))
         temporary.rename(args.out / "report.json")

@@ -16,7 +16,6 @@ sys.path.insert(0, str(ROOT / "bench" / "paper"))
 sys.path.insert(0, str(ROOT / "bench"))
 import _answers  # noqa: E402
 import _breakdown  # noqa: E402
-import _earlier  # noqa: E402
 import _paper  # noqa: E402
 import _pipelines  # noqa: E402
 import _provenance  # noqa: E402
@@ -335,7 +334,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
 
 
 def test_a_figure_that_fails_costs_no_other_and_can_be_had_later(arguments, monkeypatch):
-    monkeypatch.setattr(_earlier, "verdicts", lambda report, number: [])  # the figures are made up
+    monkeypatch.setattr(_targets, "FIGURES", {})  # the figures are made up
     monkeypatch.setattr(paper_run, "NUMBERS", ("5", "6", "7"))
     asked = []
 
@@ -558,3 +557,18 @@ def test_what_a_figure_s_process_says_when_it_fails_or_is_not_done(tmp_path, mon
         while child and _sides.tree(int(child)):  # it has been killed; on a busy machine it ends later
             assert time.monotonic() < deadline, "nothing of it is left"
             time.sleep(0.02)
+
+
+@pytest.mark.parametrize("verdict, mine, base, limit, why", [
+    ("met", {"planned_s": 2.9}, {"planned_s": 3.2}, 0.983, "the devices' times alone make it 1.103"),
+    ("met", {"planned_s": 2.9}, {"planned_s": 2.9}, 0.972, ""),  # the control path could have lost more than it may
+    ("MISSED", {"planned_s": 2.9}, {"planned_s": 2.9}, 0.97, ""),  # which is the control path's fault
+    ("MISSED", {"planned_s": 3.2}, {"step_s": 2.2}, 1.064, "the devices' times allow at most 0.688"),
+    ("MISSED", {"spent_s": {"forward": 1.0, "backward": 1.0, "update": 0.5, "waiting": 9.0}}, {"step_s": 2.0}, 0.972, "the devices' times allow at most 0.800")])
+def test_simulated_rows_that_their_devices_decide_have_no_verdict(verdict, mine, base, limit, why):
+    assert _targets.decided_by_devices(verdict, mine, base, limit) == why
+
+
+def test_the_control_of_figure_7_excuses_no_deviation_to_the_other_side():
+    of = lambda ratio, control: _targets.near_control(_setup.Spread.of([ratio] * 5), [control] * 5)
+    assert of(1.04, 1.05) and of(0.97, 0.95) and not of(0.98, 1.05) and not of(1.06, 1.05) and not of(1.0, 1.05) and not of(1.04, 1.0)

@@ -222,7 +222,7 @@ def test_code_is_identified_by_the_commit_the_benchmarks_and_the_package(tmp_pat
 
 
 def test_code_that_changes_under_a_figure_is_noticed(arguments, monkeypatch):
-    monkeypatch.setattr(_earlier, "verdicts", lambda report, number: [])  # the figures are made up
+    monkeypatch.setattr(_targets, "FIGURES", {})  # the figures are made up
     monkeypatch.setattr(paper_run, "NUMBERS", ("7", "9"))
     states = iter([CODE, CODE, {**CODE, "bench": "edited"}])
     monkeypatch.setattr(_code, "identity", lambda root: next(states))
