@@ -252,15 +252,15 @@ def _in_order(device):
 
 
 def replica_runs(events):
-    """Returns [place, kind, begin, duration in us] of two devices in the last whole step of the first: the first device (place 0) and the last (place 1). With
-    several islands, these are of the first and of the last. [] if there is no whole step."""
+    """Returns [place, kind, begin, duration in us] of two devices, each in its last whole step: the first device (place 0) and the last (place 1). With several
+    islands, these are of the first and of the last. Times are from the begin of the first device's step. [] if there is no whole step."""
     found = runs(events)
     pair = [found[device] for device in sorted(found, key=_in_order)][::max(1, len(found) - 1)][:2]
-    step = _last_step(pair[0]) if pair else None
-    if step is None:
+    steps = [_last_step(many) for many in pair]
+    if not steps or None in steps:
         return []
-    begin, end = (pair[0][at][0] for at in step)
-    return [[place, _kind_of_segment(name), round(b - begin), round(e - b)] for place, many in enumerate(pair) for b, e, name in many if begin <= b < end]
+    origin = pair[0][steps[0][0]][0]
+    return [[place, _kind_of_segment(name), round(b - origin), round(e - b)] for place, (many, (first, following)) in enumerate(zip(pair, steps)) for b, e, name in many[first:following]]
 
 
 def replica_steps(events):

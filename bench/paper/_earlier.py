@@ -9,8 +9,33 @@ import _targets
 def record(report):
     """Returns what a later run compares itself with: when and of what a report was measured, and its verdicts."""
     runs = [run for run, _ in _provenance.runs(report)]
-    return {"begun": ", ".join(run["begun"] for run in runs), "commit": ", ".join(dict.fromkeys(run["commit"] for run in runs)),
+    return {"begun": ", ".join(run["begun"] for run in runs), "commit": ", ".join(dict.fromkeys(run["commit"] for run in runs)), "rules": RULES, "machine": machine(report),
             "verdicts": [{"of": key(one), "verdict": one.verdict, "reached": one.reached, "rounds": rounds(one)} for one in _targets.targets(report)]}
+
+
+RULES = "three quarters of the rounds"  # of verdicts; a record of others cannot be compared verdict by verdict
+
+
+def machine(report):
+    """Returns what of the machine numbers depend on."""
+    runs = _provenance.runs(report)
+    return {key: runs[0][0]["machine"].get(key) for key in ("processor", "cores", "memory_gib")} if runs else {}
+
+
+def unlike(report):
+    """Returns why the run before this one says nothing of how far results move from run to run, or ""."""
+    before = report["before"]
+    why = []
+    if before.get("machine") != machine(report):
+        why.append(f"it was on another machine ({before['machine']['processor']})" if before.get("machine") else "its record does not say on which machine")
+    if before.get("rules") != RULES:
+        why.append("its verdicts follow other rules")
+    return " and ".join(why)
+
+
+def verdicts(report, number):
+    """Returns [[compared, on, wanted, reached, verdict]] of a figure."""
+    return [[one.what, one.where, one.wanted, one.reached, one.verdict] for one in _targets.targets(report) if one.number == number]
 
 
 def rounds(target):
@@ -53,6 +78,6 @@ def scatter(report):
 
 def others(report):
     """Returns ({(figure, what, where, wanted): another verdict, with its number}, how many verdicts both runs have)."""
-    before = {tuple(one["of"]): one for one in (report.get("before") or {}).get("verdicts", ())}
+    before = {tuple(one["of"]): one for one in (report.get("before") or {}).get("verdicts", ()) if not unlike(report)}
     both = [(before[tuple(key(one))], one) for one in _targets.targets(report) if tuple(key(one)) in before]
     return {tuple(then["of"]): f"{then['verdict']}, {then['reached']}" for then, now in both if word(then["verdict"]) != word(now.verdict)}, len(both)

@@ -5,6 +5,7 @@ import os
 import _breakdown
 import _rows
 import _setup
+import _summary
 import _targets
 from _setup import Spread
 
@@ -34,6 +35,10 @@ def _more_processor_time(rows):
         yield (f"On one host, a call of {_setup.OURS} takes more processor time than one of {_setup.PLUGIN} in {sum(_spent(a) > _spent(b) for a, b in near)} of {len(near)} "
                "comparisons of the same kind of call.")
     for name, kind, mine, theirs in pairs:
+        if kind == "opbyop" and mine.get("devices_busy") and mine["devices_busy"] * mine["wall_us"] > theirs["wall_us"]:
+            yield (f"On {name}, devices are recorded as busy for {mine['devices_busy'] * mine['wall_us']:,.0f} us of a call of ours, where the whole call of jax takes {theirs['wall_us']:,.0f} us: "
+                   "such shares include the waking of threads and the late noticing of ends.")
+    for name, kind, mine, theirs in pairs:
         if kind == "fused" and not name.startswith("1 x "):
             yield (f"On {name}, a fused call of ours takes {_spent(mine):,.0f} us of processor time, {mine['processors_us'].get('workers', 0):,.0f} us of it in the workers, and one of jax "
                    f"{_spent(theirs):,.0f} us; processors are idle for {mine['idle_us']:,.0f} us of ours and {theirs['idle_us']:,.0f} us of jax's.")
@@ -61,6 +66,10 @@ def _figure7(result, report):
     off = {stages: abs(Spread.of(row["ratio_rounds"]).median - 1) for stages, row in result["rows"].items() if row.get("ratio_rounds")}
     if "1" in off and len(off) > 1:
         farther = [stages for stages in off if off[stages] > off["1"]]
+        slower = [f"{stages} (in {sum(ratio < 1 for ratio in row['ratio_rounds'])} of {len(row['ratio_rounds'])} rounds)" for stages, row in result["rows"].items()
+                  if row.get("ratio_rounds") and Spread.of(row["ratio_rounds"]).median < 1]
+        if slower:
+            yield f"Parallel is slower than sequential with this many stages: {_listed(slower)}; the cause was not measured."
         yield f"With one stage, the ratio of parallel to sequential is {off['1']:.3f} from 1. Farther from 1 than that are the rows of this many stages: {_listed(farther)}."
 
 
@@ -77,6 +86,8 @@ def _figure8(result, report):
         yield f"One client keeps the simulated devices busy for {', '.join(alone)} of the time."
     if sizes:
         yield f"By the medians, {sizes[1]} clients reach less than {sizes[0]} with: {_listed(fewer)}."
+    if longest := _summary.loops_ms(report):
+        yield "By the rates of jax's rows, a computation takes at most: " + ", ".join(f"{most:.3f} ms ({device.removeprefix('CPU, ')})" for device, most in longest.items()) + "."
     yield from _filled8(result)
     yield from _processors8(result, report)
 
@@ -106,6 +117,11 @@ def _cores(report):
     return "/".join(dict.fromkeys(str(run["machine"]["cores"]) for run in report["began"])) if report.get("began") else str(os.cpu_count())
 
 
+def _busy(runs):
+    """Returns the share of a recording in which the device runs."""
+    return sum(took for _, _, took in runs) / max(at + took for _, at, took in runs)
+
+
 def _figure11(result, report):
     length = _rows.by_name(report["figures"].get("8")).get("simulated", {}).get("simulated", {}).get(str(result["us"]), {})
     both = {count: (sum(shared["done"]) * result["us"] / 1e6 / shared["seconds"], length[count]["of_device"])
@@ -114,8 +130,15 @@ def _figure11(result, report):
         yield "In figure 8, without a recording, the devices are busy for: " + ", ".join(
             f"{100 * without:.0f} % with {_targets.side8(count)} (here {100 * here:.0f} %)" for count, (here, without) in both.items()) + "."
     counts = sorted(result["clients"], key=int)
+    recorded = {count: _busy(result["clients"][count]["runs"]) for count in counts if result["clients"][count]["runs"]}
+    if recorded:
+        yield ("The picture's shares are of the recorded 0.4 s, and the table's of the 2 s in which results were counted. In the recording, the device is busy for: "
+               + ", ".join(f"{100 * share:.0f} % with {_targets.side8(count)}" for count, share in recorded.items()) + ".")
     rates = {count: sum(result["clients"][count]["done"]) / result["clients"][count]["seconds"] for count in counts}
     if len(counts) > 1 and rates[counts[0]]:
+        for count in counts[1:]:
+            done = result["clients"][count]["done"]
+            yield f"Of {_targets.side8(count)}, which have equal weights, the one with the most results has {max(done) / max(min(done), 1):.2f} times those of the one with the least."
         yield f"Here, {_targets.side8(counts[-1])} have {rates[counts[-1]] / rates[counts[0]]:.2f} times the results of {_targets.side8(counts[0])}."
 
 
@@ -133,6 +156,10 @@ def _pipelines(result, report):
         spent = few["spent_s"]
         yield (f"A device of 4 stages computes for {spent['forward and backward']:.3f} s of a recorded step, idles for {spent['idle by the schedule']:.3f} s by the schedule, and waits "
                f"{spent['waiting for the control path and transfers']:.3f} s for the control path and transfers; a whole step of SPMD takes {spmd['step_s']:.3f} s.")
+    one, other = (rows.get(f"16 stages, {name}", {}).get("spent_s", {}).get("waiting for the control path and transfers") for name in ("gpipe", "1f1b"))
+    if one and other:
+        yield (f"In 16 stages, a recorded step waits {other * 1e3:,.0f} ms for the control path and transfers with 1f1b, and {one * 1e3:,.0f} ms with gpipe, though their schedules take equally long; "
+               "the cause was not measured, and the two did not take turns.")
     eight, sixteen = (rows.get(f"{count} stages, gpipe", {}).get("processors_s", {}).get("hosts") for count in (8, 16))
     if eight and sixteen:
         yield f"From 8 to 16 stages, where stages times microbatches grow 4 times, the workers' processor time for a step grows {sixteen / eight:.1f} times."
@@ -143,6 +170,10 @@ def _islands(result, report):
     if row.get("sent_bytes") and row.get("step_s"):
         share = row["sent_bytes"] * DEVICES_A_HOST / HOST_BYTES_A_SECOND / row["step_s"]
         yield f"By the bytes and the bandwidth, a host's exchange with the other island takes {100 * share:.1f} % of a step."
+    runs = row.get("runs") or ()
+    first = {place: min(begin for where, _, begin, _ in runs if where == place) for place in {where for where, *_ in runs}}
+    if any(_targets.of_next_step(runs, place, kind, begin) for place, kind, begin, _ in runs):
+        yield f"The picture lacks the first function of island 2's device, which began before that of island 1's; it has those from {first[1] / 1e3:,.0f} ms on."
     if row.get("spent_s"):
         yield f"In the recorded step, a device waits {row['spent_s'].get(_breakdown.EXCHANGE, 0) * 1e3:,.1f} ms before updates."
 

@@ -33,7 +33,7 @@ FIGURES = {
             "door means that the cluster lives in the program's process, as many processes as jax has. The package chooses that for a program without a cluster, on up to eight devices. The "
             "other two sides use jax's IFRT proxy client. The side by the PJRT door is started with our allocator, as jax is; a program of a user has it only if the user loads it (LD_PRELOAD).",
             "Under way: at most 16 calls on every side. At 16, the caller waits until the oldest eight are done, then makes eight more. A turn has "
-            "at least 48 calls; with jax's own runtime over several processes, fused, at least four, and on simulated devices at least 16. A Ray call ends when its "
+            "at most 16,384 calls (2,048 chained ones), so those of fast sides are shorter than 0.2 s, and at least 48; with jax's own runtime over several processes, fused, at least four, and on simulated devices at least 16. A Ray call ends when its "
             "method returns; behind it, an actor may have 16 unfinished computations more, in chained 2,048, which is as many as 16 chained calls of ours have. A turn ends when the last value is there. Ours and jax wait for it. Ray makes one "
             "more call to each actor, which reads it, and TensorFlow reads the values also where the others wait.",
             "Verdict: only against sides with our device plugin and thus our collectives and our allocator. These are jax in as many processes, and Ray, whose "
@@ -54,8 +54,7 @@ FIGURES = {
             "of about 1 s, or longer where 16 calls take longer. A fused call counts as 128 although the device does nothing; divide by 128 for calls. All simulated hosts are one process, so these rates are those of this machine's processors.",
             "Weak points: the limits, 1 for opbyop and 3 for chained, are our own aims. The paper itself says that JAX is far ahead in OpByOp, "
             "and jax has no chained of its own. Every second round has the turns backwards. A multi-controller side counts as fast as its slowest process. A turn of a slow side can take seconds. Each Ray call takes the previous call's reference, as a Ray program would pass data; its "
-            "calls would be in order without it. In a check of Ray alone before an earlier run, pauses of half a second moved its rates by less than these scatter. Longer "
-            "pauses were not checked; in a full run pauses are seconds.",
+            "calls would be in order without it. Ray is stopped in the turns of others, for seconds; by how much that changes its rates was not measured.",
             "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, and the caller's two times are medians. The "
             "processor time is the mean over all turns, from the clocks of all processes of that side; Ray's has its daemons in it. What others use "
             "in these turns is not in it. Idle is all processors times the time of a call, less what these "
@@ -80,8 +79,8 @@ FIGURES = {
             "with our device plugin. With few hosts also jax with its own runtime is shown, without a verdict. On one host, ours is also there in one process, a client "
             "and one process for the rest, and by the PJRT door, one process in all, with our allocator. Their lengths are those that the first "
             "side recorded. The paper has no 1 x 2, so that row has no "
-            "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. Where 128 devices that share a "
-            "few processors take longer than the paper's 2.3 ms even for the shortest computation, there is no verdict against the paper's value; the table says from which length on throughputs are equal.",
+            "verdict. All 16 hosts of a side are processes on this one machine; the paper's hosts were machines with TPUs. 128 devices that share a "
+            "few processors may take longer than the paper's 2.3 ms even for the shortest computation. The target is missed if throughputs differ in three quarters of the rounds at that length or a longer one; the table says from which length on they are equal.",
             f"Simulated devices: a stock client, its agent, the controller and a socket for each host; all hosts are one process. {IDEAL} There is no JAX for "
             "such devices, so the throughput is compared with devices that are never idle, which no system can beat. The whole control path shares "
             "this machine's processors. A cluster of machines has more processors, so it is not slower in that respect; but its network, which is "
@@ -89,8 +88,9 @@ FIGURES = {
             "Where the time goes: that table is of figure 5's opbyop calls, in turns after those of the lengths above. There are three of about half a second on real devices, "
             "and one of a second on simulated ones. It does not say where the time of longer computations goes. Processors in use are of all turns. As in figure 5, the rivals with our device plugin have our allocator too.",
             "Weak points: few lengths are tried, so parity is known only to lie between two of them. Lengths of real devices come from a "
-            "recording of ours on processors that all devices share; for 128 devices most of the length is that sharing. 0.97 is our own reading "
-            "of equal. A length is recorded once, after the turns, so two short computations can be recorded in the wrong order. A turn has at least 48 calls, or as many as take about 0.2 s, on simulated devices 1 s; "
+            "recording of ours on processors that all devices share; for 128 devices most of the length is that sharing. A length is from the begin of the first device's thread until the last one's end is noticed, so it has the waking of threads in it: short computations "
+            "are shorter than their lengths, as the time of jax's whole call in the table of where the time goes shows. 0.97 is our own reading "
+            "of equal. A length is recorded once, after the turns, so two short computations can be recorded in the wrong order. A turn has at least 48 calls, or as many as take about 0.2 s, on simulated devices 1 s, but at most 1,024 (4,096 on simulated devices); "
             "in the row 16 x 8, the two longest computations have turns of about 3 s, of four calls at least. Filling and emptying the queue is part of what the longest computations on simulated devices lack. "
             f"Collectives of simulated devices take no time in this figure. {RECORDED}",
             "Not shown: parity with a running JAX on TPUs.")},
@@ -110,7 +110,7 @@ FIGURES = {
             "enqueued; calls do not wait for each other. Each kind of dispatch has a cluster and a client of its own. Both clusters and jax are up and take "
             "turns: five rounds in a full run, in which each makes as many calls as take it about a second. All processes share this machine's processors.",
             "Verdict: with four stages or more, parallel is to be at least as fast as sequential. By how much it leads in the paper is not compared. With one stage there is nothing to "
-            "dispatch in parallel, so how far that row is from 1 shows how far two equal clusters differ.",
+            "dispatch in parallel, so how far that row is from 1 shows how far two equal clusters differ. A ratio that is no farther from 1 has no verdict.",
             "Weak points: two clusters with up to 16 workers each are up on this machine's few processors, so rows with many stages measure the "
             "contention for these. Where the middle half of the rounds is on both sides of 1, no lead is shown either way.",
             "Not shown: what parallel dispatch gains where messages between hosts cross a network.")},
@@ -122,9 +122,8 @@ FIGURES = {
             "Measured: results a second that 1, 4 and 16 client processes count together; in a full run, the median of five windows of 1 s. Each "
             "client has an agent, 16 calls under way, and a program whose text is no other's. The rest is a controller and one worker process.",
             f"Simulated: eight devices of one host. They are busy for as long as a computation takes and need no processor for that. {IDEAL} There is no JAX "
-            "for them; the limit is what the devices can do. Their collectives take no time here. 0.04 ms stands for the paper's very small computations. 2.4 ms, which earlier pages had, is left out, so that 0.04 ms has its time.",
-            "CPU device: one device. A computation is so many loops of a sine, and takes at most 1 s / the rate of jax's rows. 20, 150 and 500 loops are meant to take about 0.05, 0.33 and 1 ms; "
-            "earlier pages had 45 and 140. jax has our device plugin, our allocator and one process. It is there twice: with one program and 16 calls under way, and with 16 programs, called in turn, and 256 calls under way, as "
+            "for them; the limit is what the devices can do. Their collectives take no time here. 0.04 ms stands for the paper's very small computations.",
+            "CPU device: one device. A computation is so many loops of a sine, and takes at most 1 s / the rate of jax's rows. The numbers of loops are fixed, so their times are those of this machine and not figure 8's. jax has our device plugin, our allocator and one process. It is there twice: with one program and 16 calls under way, and with 16 programs, called in turn, and 256 calls under way, as "
             "many as the 16 clients have. Our device shares the processors with all clients, "
             "and what these take is missing for computing. So more clients may reach less.",
             "Weak points: where one client does not keep the devices busy, more clients reach more, for any cost of "
@@ -151,7 +150,7 @@ FIGURES = {
                  "to about 100 %. Their programs are gang-scheduled and interleave at the scale of a millisecond or less.",
         "here": _parts(
             "Measured: figure 8's computations of 0.33 ms on simulated devices. The picture is what one device ran, from a recording: a line for each "
-            "number of clients, a colour for each client. How busy the device was is computed from the results that the clients counted in 2 s.",
+            "number of clients, a colour for each client, over a part of the recording that is as busy as all of it. How busy the device was is computed from the results that the clients counted in 2 s.",
             "Beside the paper: there, several clients come to about 100 %; the column says how far it is here. A recording runs for one of the 2 s. "
             f"By how much the recording slows the devices was not measured. Each number of clients was measured once, one after another, so there is no spread. Device time is of the last 0.4 s, and results are of 2 s. {RECORDED}",
             "Differs: each client has 16 calls under way; the paper does not say how many its clients have. How busy the device was is not observed on the device. "
@@ -192,7 +191,7 @@ FIGURES = {
             "full run has five rounds of two steps, after one that is not timed.",
             "Sides: the same model with the same parameters as one SPMD jit over 16 devices (mesh 4 x 4, the whole batch at once), ours and of jax in one process with our device plugin and our allocator. A pipeline can be written in jax (shard_map and ppermute); that was not run.",
             "Verdict: only the SPMD jit, ours against jax's. The pipelines have 4, 8 and 16 devices and no model parallelism, where every row of the paper has 128 cores; so neither they nor the jit on 16 "
-            "devices, whose collectives share this machine's processors, are set against the paper's ratios. Earlier pages did that. The simulated form of this table has the same cores in every row. Not shown: a gain from more devices, since all share this machine's processors. Where "
+            "devices, whose collectives share this machine's processors, are set against the paper's ratios. The simulated form of this table has the same cores in every row. Not shown: a gain from more devices, since all share this machine's processors. Where "
             "more stages are faster or slower than fewer, the cause was not measured; smaller microbatches may be part of it.")},
     "pipelines": {
         "title": "Table 2's model as SPMD and as pipelines over 128 cores; figure 10: on one island and on four",
@@ -219,12 +218,12 @@ FIGURES = {
             "known.",
             "Verdict: whether a step takes as long as its schedule does with these stages' recorded times. Any excess over the schedule is the optimizer and the "
             "control path on this machine; the table of where the time goes says how much of each. Also whether four islands reach the throughput of "
-            "one, and whether pipelines reach the paper's own ratios: 1.064 for 4 stages against SPMD, and 0.983 for 16 stages against 4. These are our reading of the paper: the batch is 1/16 of its, numbers have 32 bits, and nothing is computed.",
+            "one, and whether pipelines reach the paper's own ratios: 1.064 for 4 stages against SPMD, and 0.983 for 16 stages against 4. There is no verdict on these two where the times of the devices alone decide it. These are our reading of the paper: the batch is 1/16 of its, numbers have 32 bits, and nothing is computed.",
             f"Weak points: four rounds are few. On one island, activations move for free; on four, they cross the simulated network. The recorded step is one, and not one of the rounds; the recording changes how long it takes. Its length is the sum of "
             f"its parts in the table of where the time goes; the column 'step' is of the rounds. {RECORDED} Waiting for transfers and "
             "the control path is what remains of the idle time, and was not observed by itself. All hosts share this machine's processors: where the table "
             "of processor time shows nearly all of them in use, they are the limit, not the schedule.",
-            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. Why that differs here was not measured, beyond the tables of where the time goes. The control path of all hosts runs on the processors of one machine.",
+            "Beside the paper: there, pipelines are faster than SPMD, and the number of stages hardly matters. The devices' times account for most of the difference; why they differ from TPUs' was not measured. The control path of all hosts runs on the processors of one machine.",
             "Picture: figure 10's, one step on four islands, with lines between them.")},
     "10": {
         "title": "The pipeline on one island and on four, on CPU devices",
@@ -236,7 +235,7 @@ FIGURES = {
             "Verdict: ours against ours; equal, as the paper says, is 0.97 or more.",
             "Beside the paper: the cause of any difference was not measured.",
             "Not shown: that transfers over a network hide. The islands are processes of this machine and exchange data through its memory; there is "
-            "no network to hide. Earlier pages had one worker process for one island.")},
+            "no network to hide.")},
     "12": {
         "title": "Data parallelism over two islands, on CPU devices",
         "paper": "64B parameters over two islands of 512 cores: 97.2 % of SPMD over as many in one island. 136B over two islands of 1024: about 97 "

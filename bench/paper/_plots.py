@@ -39,7 +39,7 @@ def _plot5(axes, result):
         if any(cells):
             _line(axes, places, [cell.get("rounds") if "error" not in cell else None for cell in cells], label=f"{name}{', simulated' * is_simulated}",
                   color=f"C{sides.index(side)}", linestyle=STYLES[kind], marker="s" if is_simulated else "o")
-    axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
+    axes.set(yscale="log", xlabel="hosts x devices; simulated devices compute nothing", ylabel="computations/s")
     _legend_beside(axes)
 
 
@@ -52,7 +52,7 @@ def _plot6(axes, result):
             axes.errorbar([p["ms"] for p in points], [p["ratio"] for p in points], yerr=bars, marker="s" if simulated else "o", linestyle="--" if simulated else "-",
                           markersize=3, capsize=2, linewidth=1, label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
     axes.axhline(1, color="gray", linewidth=0.7)
-    axes.set(xscale="log", xlabel="device time of a computation, ms", ylabel="throughput, ours / theirs")
+    axes.set(xscale="log", xlabel="device time of a computation as recorded, ms (of short ones an upper bound)", ylabel="throughput, ours / theirs")
     _legend_beside(axes)
 
 
@@ -93,18 +93,36 @@ def _plot9(axes, result):
                  for name, row in result["mixes"].items() for client, weight in enumerate(row["weights"])])
 
 
+STEP_US = 1_000
 SHOWN_US = 30_000  # the part of the recording in figure 11, whose computations are short
 
 
+def busy(runs, begin, end):
+    """Returns the share of the time from `begin` to `end`, in us, in which a device runs."""
+    return sum(max(0, min(at + took, end) - max(at, begin)) for _, at, took in runs) / (end - begin)
+
+
+def typical(runs, length=SHOWN_US):
+    """Returns the begin of the part of a recording, in us, whose busy share is nearest to that of the whole, and this share."""
+    end = max(at + took for _, at, took in runs)
+    whole = busy(runs, 0, end)
+    begins = range(0, max(1, int(end - length)), STEP_US)
+    return min(begins, key=lambda begin: abs(busy(runs, begin, begin + length) - whole)), whole
+
+
 def _plot11(axes, result):
-    """Draws a line for each number of clients, with a colour for each client."""
+    """Draws a line for each number of clients, with a colour for each client: a part of the recording that is as busy as the whole."""
     from matplotlib import colormaps
 
-    for number, shared in enumerate(result["clients"].values()):
+    names = []
+    for number, (count, shared) in enumerate(result["clients"].items()):
+        first, whole = typical(shared["runs"]) if shared["runs"] else (0, 0.0)
+        shown = busy(shared["runs"], first, first + SHOWN_US)
+        names.append(f"{count} client{'s' * (count != '1')}\n(busy {100 * whole:.0f} %,\nhere {100 * shown:.0f} %)")
         for client in range(len(shared["done"])):
-            bars = [(begin / 1e3, took / 1e3) for begin, took in _of_client(shared["runs"], client) if begin < SHOWN_US]
+            bars = [((begin - first) / 1e3, took / 1e3) for begin, took in _of_client(shared["runs"], client) if first <= begin < first + SHOWN_US]
             axes.broken_barh(bars, (number - 0.4, 0.8), color=colormaps["tab20"](client))
-    axes.set(xlabel="ms", yticks=range(len(result["clients"])), yticklabels=[f"{count} client" + "s" * (count != "1") for count in result["clients"]])
+    axes.set(xlabel=f"the {SHOWN_US / 1e3:.0f} ms of the recording whose busy share is nearest to that of all of it", yticks=range(len(names)), yticklabels=names)
     axes.invert_yaxis()
 
 
@@ -148,7 +166,8 @@ def _plot_islands(axes, result):
         return
     first = min(begin for _, _, begin, _ in runs)
     for place, kind, begin, took in runs:
-        axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.4, 0.8), color=COLORS[kind], linewidth=0)
+        if not _targets.of_next_step(runs, place, kind, begin):
+            axes.broken_barh([((begin - first) / 1e3, took / 1e3)], (place - 0.4, 0.8), color=COLORS[kind], linewidth=0)
     axes.set(xlabel="ms of one step; blue: forward, orange: backward, green: update", yticks=(0, 1), yticklabels=["a device of island 1", "a device of island 2"])
     axes.invert_yaxis()
 

@@ -25,9 +25,11 @@ def measured(report, number, part, kept):
     report["runs"][number] = [*(report["runs"].get(number, []) if kept else []), part]
 
 
-def attempted(report, number, run, time, failures, shown):
-    """Notes a measurement of a figure. failures: {what failed: why}; shown: whether it made a result."""
-    report["attempts"].append({"figure": number, "of": run, "time": time, "failures": failures, "shown": shown})
+def attempted(report, number, part, failures, shown, verdicts=()):
+    """Notes a measurement of a figure. part: when, and what others used; failures: {what failed: why}; shown: whether it made a result; verdicts: what the result
+    said, [[compared, on, wanted, reached, verdict]]. These stay when a later measurement replaces the result."""
+    shares = {key: part[key] for key in LIMITS if key in part}
+    report["attempts"].append({"figure": number, "of": part["of"], "time": part["time"], "failures": failures, "shown": shown, **shares, "verdicts": list(verdicts)})
 
 
 def attempts(report):
@@ -62,6 +64,11 @@ def taken(report):
         shares = {_paper.name(number): max((part[key] for part in parts), default=0) for number, parts in report["runs"].items() if number in report["figures"]}
         if many := {name: share for name, share in shares.items() if share > limit}:
             yield key, many
+
+
+def disturbed(attempt):
+    """Says what others used while an attempt was measured, if it was more than the limits; else ""."""
+    return "; ".join(f"{TAKEN[key]}: {attempt[key]:.0%}" for key, limit in LIMITS.items() if attempt.get(key, 0) > limit)
 
 
 def _of_one_code(report):

@@ -25,13 +25,15 @@ ABOUT = "\n\n".join((
     "Spread: a median has the middle half of the rounds beside it, in brackets. A ratio is the median of the ratios of the single rounds. So it is not "
     "the ratio of the two medians shown, and may be on the other side of 1.",
     "Earlier runs: brackets are of one run, and say nothing of another. Earlier pages on which Ray was not stopped in the turns of others, or the rivals had the C library's allocator, do not compare with this one. "
-    "Twice in earlier runs, a process of jax with our plugin crashed in table 1: once with the C library's "
+    "In two runs before this one, a process of jax with our plugin crashed in table 1: once with the C library's "
     "allocator (SIGABRT, 'malloc(): unaligned tcache chunk detected'), once with ours (SIGSEGV, in a thread of the XLA that our plugin uses). The cause is not known; it is probably a fault of our plugin or of its XLA.",
     "A page is published only if it is of one commit, whose code did not change meanwhile, if the machine was quiet when the run began, and if in no figure other processes used more than 5 % of the processors' time, or "
     "other guests of the hardware more than 2 %. A side that gives no answer within 180 s has failed, ours and rivals alike; where models are trained and on simulated devices, within 900 s. If a side fails, ours or another, its row says FAILED, and the page may be published."))
 VERDICTS = "\n\n".join((
     "Met: at least three quarters of the rounds of this run reach the target; the column says how many. Missed: at least three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
-    "rounds, there is no verdict. Another run may find another verdict: the last column says where the run before this one did.",
+    "rounds, there is no verdict. Figure 6 counts rounds at each length: met if throughputs are equal in three quarters of the rounds at all measured lengths from the target on; missed if at one of these lengths "
+    "three quarters of the rounds are not equal. Figure 7 has no verdict where its ratio is no farther from 1 than that of one stage, on the same side. Figure 8 has none where 16 clients reach one client that itself leaves the devices idle or does not reach jax. "
+    "Two simulated rows have none where the times of their devices alone decide it: no control path could meet the target, or they are above it by more than what counts as equal. Another run may find another verdict; the last column says where the run before this one did, if it is comparable.",
     f"Chance: a side that is exactly at its target reaches it in half of the rounds on average. Such a side has the verdict met in {100 * _setup.by_chance(4):.0f} % of runs of four rounds, {100 * _setup.by_chance(5):.0f} % of five, and {100 * _setup.by_chance(7):.0f} % of seven, and missed as "
     "often. With as many targets as there are here, some verdicts near their targets are chance.",
     "Targets: the paper's are 1 where it says ahead, or its own number. Our reading of the paper is a target for a row that the "
@@ -46,11 +48,12 @@ VERDICTS = "\n\n".join((
     "by the PJRT door, whose cluster lives in the program's process. Our client elsewhere is jax without a device plugin and has the C library's allocator, as have jax with its own runtime and TensorFlow.",
     "Under way: as many calls are not as many computations. A chained call has 128, so ours has up to 2,048 under way where jax's opbyop, to which it is "
     "compared, has 16.",
-    "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way. The tables of processors in use say how many each side uses."))
+    "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way. In figures 5 and 6, the tables of processors in use say how many each side uses. "
+    "In tables 1 and 2, and in figures 10 and 12 on CPU devices, this was measured for ours alone, so a side may be ahead there because it uses more processors."))
 
 
 IN_SHORT = "In short"
-NOT_THE_PAPERS = "Medians of this run, on the devices of this page; none is a result of TPUs. The tables below have their scatter, and what differs from the paper."
+NOT_THE_PAPERS = ("k of n: the rounds that reach the target. Met and MISSED: three quarters of them do, or do not; none: no verdict. Medians of this run, on CPU devices of one machine and on simulated ones; none is a result of TPUs. docs/paper.md has their scatter, says what differs from the paper, and explains the words.")
 ATTEMPTS, NOT_ALL = "Measurements with failures, or that were replaced", "Not all there"
 
 
@@ -59,7 +62,19 @@ def preface(report):
     parts, words = [ABOUT, _summary.WORDS, before(report)], report.get("words")
     if words not in (None, *(run["commit"] for run, _ in _provenance.runs(report))):
         parts.append(f"The words around the numbers are of commit {words}.")
-    return "\n\n".join([*parts, "This table says which run measured which figures."])
+    return "\n\n".join([*parts, *report.get("notes", ()), *filter(None, [rules_changed(report)]), "This table says which run measured which figures."])
+
+
+def rules_changed(report):
+    """Says which verdicts were others by the rules at the time of the measurement, or ""."""
+    first = {tuple(one["of"]): one["verdict"] for one in report.get("first", ())}
+    now = {tuple(_earlier.key(one)): one for one in _targets.targets(report)}
+    changed = [f"{of[0]}, {of[1]}, on {of[2]}, wanted {of[3]}: {first[of]}; now {one.verdict}" for of, one in now.items() if of in first and _earlier.word(first[of]) != _earlier.word(one.verdict)]
+    if not changed:
+        return ""
+    of = lambda word: sum(_earlier.word(verdict) == word for verdict in first.values())
+    return (f"The rules of verdicts were changed after the measurement, because readers of the page found faults in them. By the rules at the time, {of(_setup.MET)} were met, {of(_setup.MISSED)} missed, and {of('none')} without a verdict. "
+            f"These are others now: {'. '.join(changed)}.")
 
 
 def before(report):
@@ -67,7 +82,11 @@ def before(report):
     if not report.get("before"):
         return "The run before: none is known, so nothing says here how far verdicts move from run to run."
     found, both = _earlier.others(report)
-    return (f"The run before: begun {report['before']['begun']}, of commit {report['before']['commit']}. Of {both} verdicts that both runs have, {len(found)} are others there; the table of verdicts says which.{_earlier.scatter(report)} "
+    begun = f"The run before: begun {report['before']['begun']}, of commit {report['before']['commit']}."
+    if why := _earlier.unlike(report):
+        again = " Only measurements that were replaced do, below; one of the two was disturbed." if any(replaced for _, replaced in _provenance.attempts(report)) else ""
+        return f"{begun} {why[0].upper()}{why[1:]}, so the two cannot be compared, and it does not say how far results move from run to run.{again}{_earlier.scatter(report)}"
+    return (f"{begun} Of {both} verdicts that both runs have, {len(found)} are others there; the table of verdicts says which.{_earlier.scatter(report)} "
             "That run may have been of other code.")
 
 
@@ -123,7 +142,7 @@ def _table6(result):
             rows.append([row["name"], "", "", why_not(row), "", ""])
         for mine, rival, found in _targets.against(row):
             points = found.get("points", ())
-            equal = _setup.FAILED if "error" in found else "not in this range" if found["parity_ms"] is None else f"{found['parity_ms']:.3f} ms"
+            equal = _setup.FAILED if "error" in found else "not in this range" if found["parity_ms"] is None else f"{_targets.between(found)} ms"
             each = ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms{_of_turn(p)}" for p in points)
             each = "; before: ".join(filter(None, (found.get("error"), each)))
             rows.append([row["name"], _targets.SHOWN[mine], rival, equal, each, _setup.OTHER_RUNTIME.get(rival, "")])
@@ -342,8 +361,9 @@ def attempts_table(report):
     for one, replaced in _provenance.attempts(report):
         what = "replaced by a later measurement" if replaced else "on this page" if one["shown"] else "it had none"
         failed = "; ".join(f"{name}: {why}" for name, why in one["failures"].items()) or "nothing"
-        rows.append([_paper.name(one["figure"]), report["began"][one["of"]]["begun"], one["time"], failed, what])
-    return ["figure", "run begun", "measured until", "failed", "its result"], rows
+        found = "; ".join(f"{compared}, {on}: {reached}, {verdict}" for compared, on, _, reached, verdict in one.get("verdicts", ())) if replaced else ""
+        rows.append([_paper.name(one["figure"]), report["began"][one["of"]]["begun"], one["time"], failed, _provenance.disturbed(one) or "no", what, found])
+    return ["figure", "run begun", "measured until", "failed", "disturbed", "its result", "what the replaced result said"], rows
 
 
 def warnings(report):
@@ -406,7 +426,8 @@ def page(report, images):
              "<h1>Section 5 of the paper, on this machine</h1>", *_paragraphs(preface(report)), _html_table(*runs_table(report)),
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
     said = "".join(f"<li>{html.escape(line)}</li>" for line in _summary.sentences(report))
-    parts.append(f"<h2>{IN_SHORT}</h2>{_html_table(*_summary.table(report))}<ul>{said}</ul><p>{NOT_THE_PAPERS}</p>")
+    rates = _summary.table(report)
+    parts.append(f"<h2>{IN_SHORT}</h2>{_html_table(*rates) if rates[1] else ''}<ul>{said}</ul><p>{NOT_THE_PAPERS}</p>")
     if (goals := targets_table(report))[1]:
         parts += [f"<h2>Verdicts</h2><p>{count(report)}</p>", *_paragraphs(VERDICTS), _html_table(*goals)]
     if (tries := attempts_table(report))[1]:
@@ -449,12 +470,13 @@ def _markdown_table(head, rows):
 
 def in_short(report):
     """Returns the results in short as Markdown, for the page and for README."""
-    return "\n\n".join([_markdown_table(*_summary.table(report)), "\n".join(f"- {line}" for line in _summary.sentences(report))])
+    rates = _summary.table(report)
+    return "\n\n".join([*([_markdown_table(*rates)] if rates[1] else []), "\n".join(f"- {line}" for line in _summary.sentences(report))])
 
 
 def markdown(report, images=()):
     """Returns the page for the repository (docs/paper.md). images: the figures that have a picture, in the folder paper/ beside it."""
-    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper`, and not edited. {preface(report)}",
+    parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper` from its record of the measurement; nobody edits the text. {preface(report)}",
              _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
     parts += [f"## {IN_SHORT}", in_short(report), NOT_THE_PAPERS]

@@ -8,7 +8,7 @@ MISSED_HEAD = ["figure", "compared", "on", "reached", "wanted", "where the time 
 SHOWN = {
     "client and wire": "the rest: client, agent and connections", "controller: until all is granted": "controller, until the grant",
     "wire to the workers": "from the controller to the workers", "workers: until launched": "workers, until the launch",
-    "wire back": "the end noticed, and back to the controller", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
+    "wire back": "the end noticed, and back to the controller", "devices": "devices, with the waking of their threads", "hosts": "workers", "forward and backward": "computing", "idle by the schedule": "idle in the schedule",
     "optimizer and the like": "optimizer and other functions",
     "waiting before updates (for the other island's gradients)": "waiting before updates",  # one island has no other
     "jax's client for Pathways, against a server that discards": "one of 64 of y + 1 that are not waited for, over the stock gRPC proxy client, to a server that discards",
@@ -102,9 +102,9 @@ UNKNOWN = "not recorded"
 
 
 def _shares(parts, total):
-    """Formats parts as shares of the total, the largest first; shares below a hundredth are left out."""
+    """Formats parts as shares of the total, the largest first; shares nearer to 0 than a hundredth are left out."""
     parts = sorted(parts.items(), key=lambda part: -part[1])
-    return ", ".join(f"{_shown(name)} {100 * value / total:.0f} %" for name, value in parts if value >= 0.01 * total)
+    return ", ".join(f"{_shown(name)} {100 * value / total:.0f} %" for name, value in parts if abs(value) >= 0.01 * total)
 
 
 def _of_call(entry, theirs):
@@ -131,7 +131,8 @@ def _missed_calls(target, result):
         least = next((entry for (who, _), entry in entries.items() if "discards" in who and target.mine != _setup.OURS_INSIDE), None)  # that door has no proxy
         if mine:
             alone = f"; a call, {_shown(least['who'])}: {_us(least['wall_us'])} us a call, and nothing is computed" if least else ""
-            return _of_call(mine, theirs) + alone
+            of = "nothing recorded says why the long computations of this target differ; of the least call, opbyop: " if target.number == "6" else ""
+            return of + _of_call(mine, theirs) + alone
     return UNKNOWN
 
 
@@ -177,7 +178,7 @@ def _missed_training(target, result):
 
 def _round(row):
     used = row.get("processors_s")
-    return f"a round of ours, setup included, takes {sum(used.values()):.2f} s of processor time: {_shares(used, sum(used.values()))}" if used else UNKNOWN
+    return f"a round of ours, setup included, takes {sum(used.values()):.2f} s of processor time: {_shares(used, sum(used.values()))}; the other side's was not measured, so this does not say why" if used else UNKNOWN
 
 
 def _missed_rounds(target, result):

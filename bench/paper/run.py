@@ -30,6 +30,7 @@ import sys
 import time
 
 import _code
+import _earlier
 import _paper
 import _provenance
 import _rows
@@ -148,12 +149,12 @@ def now():
 
 def begin(args):
     """Returns (the report so far: empty, or that of an earlier run of the same kind; this run's place among its runs)."""
-    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": [], "attempts": [], "before": None}
+    report = {"quick": args.quick, "figures": {}, "failed": {}, "runs": {}, "began": [], "attempts": [], "before": None, "first": [], "notes": []}
     path = args.out / "report.json"
     earlier = json.loads(path.read_text()) if path.exists() else {}
     same = earlier.get("quick") == args.quick and "attempts" in earlier
     if (args.resume or args.figures) and same:
-        report |= {key: earlier[key] for key in report if key != "quick"}
+        report |= {key: earlier.get(key, report[key]) for key in report if key != "quick"}
     elif not args.quick:
         if same:
             path.rename(args.out / PREVIOUS)
@@ -167,8 +168,6 @@ PREVIOUS = "previous-report.json"
 
 def before(out):
     """Returns the record of the full run before this one: of its report, or beside the published page, whichever is later; None if there is neither."""
-    import _earlier
-
     found = [_earlier.record(json.loads((out / PREVIOUS).read_text()))] if (out / PREVIOUS).exists() else []
     published = ROOT / _code.RECORD
     found += [json.loads(published.read_text())] if published.exists() else []
@@ -240,6 +239,7 @@ def measure(args):
         note(report, number, known, figure, why, part)
         say(f"{_paper.name(number)}: {took:.0f} s" + (f"; not all of it: {missing}" if (missing := unfinished(report, number)) else ""))
         report["figures"] = {key: report["figures"][key] for key in NUMBERS if key in report["figures"]}
+        report["first"] = _earlier.record(report)["verdicts"]
         temporary = args.out / "report.json.new"
         temporary.write_text(json.dumps(report, indent=1))
         temporary.rename(args.out / "report.json")
@@ -256,7 +256,7 @@ def note(report, number, known, figure, why, part):
         report["figures"][number] = figure
         _provenance.measured(report, number, part, kept=_rows.kept(known, figure))
     if new or failures:
-        _provenance.attempted(report, number, part["of"], part["time"], failures, shown=new)
+        _provenance.attempted(report, number, part, failures, new, _earlier.verdicts(report, number) if new else ())
     report["failed"].pop(number, None)
     if why is not None:  # the other figures are still useful
         report["failed"][number] = why
@@ -290,8 +290,6 @@ def unpublishable(report):
 
 def publish(out, report):
     """Copies the page and its pictures into docs/, and writes the record of its verdicts beside it; returns 1 and prints the reason if it may not be there."""
-    import _earlier
-
     if why := unpublishable(report):
         print(f"paper: {_code.PAGE} stays as it is: {why}")
         return 1

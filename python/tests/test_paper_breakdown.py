@@ -300,7 +300,7 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     late = {"points": [{"ms": 100.0, "rounds": 9, "ratios": [0.5] * 9}], "parity_ms": None}
     six = [{"name": name, "hosts": hosts, "devices": hosts * each, "against": {"somebody": late}, "where": where}
            for name, hosts, each in (("16 x 8", 16, 8), ("512 x 4, simulated", 512, 4))]
-    seven = {"rows": {stages: {"ratio_rounds": [0.5] * 5, "parallel": {"call_ms": 2.0}, "sequential": {"call_ms": 1.0}} for stages in ("1", "16")}}
+    seven = {"rows": {stages: {"ratio_rounds": [0.5 if stages == "16" else 1.0] * 5, "parallel": {"call_ms": 2.0}, "sequential": {"call_ms": 1.0}} for stages in ("1", "16")}}
     processors = {f"{whose}_processors": 0.1 for whose in ("clients", "agents", "controller", "worker")}
     eight = {"rows": {"simulated": {"simulated": {"330": {"1": {"per_s": 1.0, "of_device_rounds": [0.1] * 5, "of_one_rounds": [0.1] * 5, **processors}}}}}}
     nine = {"mixes": {"1:1": {"weights": [1, 1], "done": [1, 3], "worst_rounds": [0.5] * 5, "devices": 32}}}
@@ -326,14 +326,15 @@ def test_every_target_that_is_missed_says_where_the_time_goes():
     inside = words["ours by the PJRT door, opbyop / jax, our plugin, opbyop", "1 x 1"]
     assert "client with the cluster in it 100 %" in inside and "to a server that discards" not in inside, "that door has no proxy client"
     assert "to a server that discards" in words["ours in one process, opbyop / jax, our plugin, opbyop", "1 x 1"]
-    assert "alone, a call of ours takes 120 us: the end noticed, and back to the controller 75 %, devices 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
+    assert "alone, a call of ours takes 120 us: the end noticed, and back to the controller 75 %, devices, with the waking of their threads 25 %" in opbyop and "workers" not in opbyop, "what is next to nothing is left out"
     assert words["calls/s, parallel / sequential", "16 stages"] == "a call that is alone takes 2.00 ms in parallel, 1.00 ms in sequence; the reason is not known"
-    assert words["tokens/s, 16 stages, gpipe / 4 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
+    assert words["tokens/s, 16 stages, gpipe, on four islands / 16 stages, gpipe", "simulated devices"].count("waiting 75 %, forward 25 %") == 2
     del five[0]["where"]
     assert any(_where.UNKNOWN in row[-1] for row in _where.missed(report)), "what was not recorded is said, too"
 
 
 def test_a_figure_that_fails_costs_no_other_and_can_be_had_later(arguments, monkeypatch):
+    monkeypatch.setattr(_targets, "FIGURES", {})  # the figures are made up
     monkeypatch.setattr(paper_run, "NUMBERS", ("5", "6", "7"))
     asked = []
 
@@ -556,3 +557,18 @@ def test_what_a_figure_s_process_says_when_it_fails_or_is_not_done(tmp_path, mon
         while child and _sides.tree(int(child)):  # it has been killed; on a busy machine it ends later
             assert time.monotonic() < deadline, "nothing of it is left"
             time.sleep(0.02)
+
+
+@pytest.mark.parametrize("verdict, mine, base, limit, why", [
+    ("met", {"planned_s": 2.9}, {"planned_s": 3.2}, 0.983, "the devices' times alone make it 1.103"),
+    ("met", {"planned_s": 2.9}, {"planned_s": 2.9}, 0.972, ""),  # the control path could have lost more than it may
+    ("MISSED", {"planned_s": 2.9}, {"planned_s": 2.9}, 0.97, ""),  # which is the control path's fault
+    ("MISSED", {"planned_s": 3.2}, {"step_s": 2.2}, 1.064, "the devices' times allow at most 0.688"),
+    ("MISSED", {"spent_s": {"forward": 1.0, "backward": 1.0, "update": 0.5, "waiting": 9.0}}, {"step_s": 2.0}, 0.972, "the devices' times allow at most 0.800")])
+def test_simulated_rows_that_their_devices_decide_have_no_verdict(verdict, mine, base, limit, why):
+    assert _targets.decided_by_devices(verdict, mine, base, limit) == why
+
+
+def test_the_control_of_figure_7_excuses_no_deviation_to_the_other_side():
+    of = lambda ratio, control: _targets.near_control(_setup.Spread.of([ratio] * 5), [control] * 5)
+    assert of(1.04, 1.05) and of(0.97, 0.95) and not of(0.98, 1.05) and not of(1.06, 1.05) and not of(1.0, 1.05) and not of(1.04, 1.0)

@@ -118,7 +118,8 @@ def test_a_page_is_published_with_its_pictures_and_a_record_of_its_verdicts(publ
     assert publish(report) == 1, "its words are in no commit"
 
 
-def test_attempts_that_failed_or_were_replaced_are_told():
+def test_attempts_that_failed_or_were_replaced_are_told(monkeypatch):
+    monkeypatch.setattr(_earlier, "verdicts", lambda report, number: [["ours / jax", "1 x 1", ">= 1", "0.900", "MISSED"]])
     report = measured_by("a", "a")
     rows = lambda **more: {"rows": {"one": {"sides": {"ours": {"rounds": [1.0]}, "jax": {"rounds": [1.0], **more}}}}}
     note = lambda run, figure, why=None, known=None: paper_run.note(report, "5", known, figure, why, part_of(run))
@@ -130,7 +131,10 @@ def test_attempts_that_failed_or_were_replaced_are_told():
     assert [one["failures"] for one, _ in _provenance.attempts(report)] == [{"one, jax": "it aborted"}, {"all": "OSError: no room"}]
     report["figures"] = {}  # this test's figures have made-up rows
     head, told = _render.attempts_table(report)
-    assert told == [["Figure 5", "day 0", "time 0", "one, jax: it aborted", "replaced by a later measurement"], ["Figure 5", "day 1", "time 1", "all: OSError: no room", "it had none"]]
+    assert told == [["Figure 5", "day 0", "time 0", "one, jax: it aborted", "no", "replaced by a later measurement", "ours / jax, 1 x 1: 0.900, MISSED"],
+                    ["Figure 5", "day 1", "time 1", "all: OSError: no room", "no", "it had none", ""]]
+    report["attempts"][0]["others"] = 0.25
+    assert _render.attempts_table(report)[1][0][4] == "other processes used this machine's processors: 25%"
     assert all("it aborted" in page for page in (_render.text(report), _render.page(report, {}), _render.markdown(report)))
     assert len(head) == len(told[0])
 
@@ -218,6 +222,7 @@ def test_code_is_identified_by_the_commit_the_benchmarks_and_the_package(tmp_pat
 
 
 def test_code_that_changes_under_a_figure_is_noticed(arguments, monkeypatch):
+    monkeypatch.setattr(_targets, "FIGURES", {})  # the figures are made up
     monkeypatch.setattr(paper_run, "NUMBERS", ("7", "9"))
     states = iter([CODE, CODE, {**CODE, "bench": "edited"}])
     monkeypatch.setattr(_code, "identity", lambda root: next(states))
@@ -260,5 +265,8 @@ def test_a_page_says_how_far_numbers_are_from_those_of_the_run_before():
     of = lambda rate: {"began": [], "runs": {}, "figures": {"10": {"rows": {"one island": {"rounds": [100.0] * 5}, "four islands": {"rounds": [rate] * 5}}}}}
     before = _earlier.record({**of(50.0), "began": [{"begun": "day 90", "commit": "a", "command": "", "machine": {}}], "runs": {"10": [{"of": 0}]}})
     assert before["verdicts"][0]["rounds"] == [0.5] * 5, "others may compute with the rounds"
+    assert "its verdicts follow" not in _render.before({**of(100.0), "before": {**before, "machine": {}}})
+    other = _render.before({**of(100.0), "before": {**before, "machine": {"processor": "another"}, "rules": "quartiles"}})
+    assert "It was on another machine (another) and its verdicts follow other rules, so the two cannot be compared" in other
     assert "The medians of 1 comparisons differ from that run by a factor of 2.00" in _render.before({**of(100.0), "before": before})
     assert _earlier.scatter(of(100.0)) == ""

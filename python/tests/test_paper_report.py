@@ -18,6 +18,7 @@ import _paper  # noqa: E402
 import _plots  # noqa: E402
 import _render  # noqa: E402
 import _setup  # noqa: E402
+import _summary  # noqa: E402
 import _targets  # noqa: E402
 import _where  # noqa: E402
 import fairness  # noqa: E402
@@ -205,7 +206,7 @@ def test_the_model_of_table_2_is_one_jit_too_ours_and_jax_s(report):
     verdicts = lambda: {row[1]: row[4:] for row in _render.targets_table(report)[1] if row[0] == "Table 2"}
     assert verdicts() == {"tokens/s, SPMD, ours / jax, our plugin": [">= 0.97", "0 of 5", "our reading of the paper", "MISSED", ""]}, "rows with other numbers of devices have no verdict"
     (said,) = [row[-1] for row in _where.missed(report) if row[1] == "tokens/s, SPMD, ours / jax, our plugin"]
-    assert said == f"{_setup.ONE_JIT}, pathways: a round of ours, setup included, takes 2.00 s of processor time: workers 75 %, client 25 %"
+    assert said == f"{_setup.ONE_JIT}, pathways: a round of ours, setup included, takes 2.00 s of processor time: workers 75 %, client 25 %; the other side's was not measured, so this does not say why"
     report["figures"]["table2"]["rows"][_setup.ONE_JIT]["sides"]["jax, our plugin"] = {"error": "it aborted (after 1 rounds)", "rounds": [800.0]}
     assert verdicts()["tokens/s, SPMD, ours / jax, our plugin"][-2] == f"FAILED: {_setup.ONE_JIT}, jax, our plugin: it aborted (after 1 rounds)"
     (row,) = [row for row in _render.tables(report)["table2"][1] if row[0].endswith("our plugin")]
@@ -351,3 +352,18 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
 def test_throughputs_are_equal_from_the_smallest_computation_on_after_which_they_always_are(ratios, smallest):
     points = [{"ms": float(i), "ratios": [ratio] * 4} for i, ratio in enumerate(ratios, 1)]
     assert _setup.parity(points) == smallest
+
+
+def test_what_the_pictures_show_is_as_busy_as_the_recording_and_of_one_step():
+    runs = [[0, at, 10_000] for at in range(0, 100_000, 10_000)] + [[0, at, 5_000] for at in range(100_000, 400_000, 10_000)]  # first all busy, then half
+    begin, whole = _plots.typical(runs, length=100_000)
+    assert whole == pytest.approx(250 / 395) and _plots.busy(runs, begin, begin + 100_000) == pytest.approx(whole, abs=0.01)
+    steps = [[0, "forward", 0, 40], [0, "update", 90, 5], [1, "forward", 1, 40], [1, "update", 98, 5], [1, "forward", 110, 40]]
+    assert [_targets.of_next_step(steps, *run[:3]) for run in steps] == [False, False, False, False, True]
+
+
+def test_results_in_short_say_the_verdict_and_the_losses(report):
+    head, rows = _summary.table(report)
+    assert all(re.fullmatch(r"|\d+\.\d\d \((met|MISSED|none)(, \d+ of \d+)?\)", cell) for row in rows for cell in row[1:]), rows
+    said = "\n".join(_summary.sentences(report))
+    assert "MISSED" in said and "in the worst" in said and "without a verdict" in said
