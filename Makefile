@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
+.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-xprof test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -117,6 +117,13 @@ test-prometheus: wheel build/prometheus/usr/bin/promtool
 build/prometheus/usr/bin/promtool:
 	@tools/setup.sh prometheus
 
+#: make test-xprof profiles of all hosts, opened by the xprof package; installs it into build/venv-xprof (200 MB)
+test-xprof: wheel build/venv-xprof
+	@$(PY) -m pytest -q tests/e2e/cluster/test_profile.py
+
+build/venv-xprof: tools/locks/requirements-xprof.txt
+	@tools/setup.sh xprof
+
 #: make test-helm  the Helm chart, by helm, which Go builds into build/helm (Go downloads 100 MB of sources)
 test-helm: wheel build/helm/helm
 	@$(PY) -m pytest -q python/tests/test_k8s.py
@@ -164,8 +171,8 @@ test-tunix: wheel build/venv-tunix
 build/venv-tunix: tools/locks/requirements-tunix.txt
 	@tools/setup.sh tunix
 
-#: make nightly    test, test-ray, test-prometheus, test-page, test-helm, test-image, sim, asan, tsan, tsa, fuzz, bench
-nightly: test test-ray test-prometheus test-page test-helm test-image sim asan tsan tsa fuzz bench
+#: make nightly    test, test-ray, test-prometheus, test-xprof, test-page, test-helm, test-image, sim, asan, tsan, tsa, fuzz, bench
+nightly: test test-ray test-prometheus test-xprof test-page test-helm test-image sim asan tsan tsa fuzz bench
 
 #: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel

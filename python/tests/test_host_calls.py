@@ -89,7 +89,7 @@ def test_stacks_have_a_limit(monkeypatch):
     asker = threading.Thread(target=lambda: told.extend(stacks.text(limit) for limit in (1 << 20, 100, 1, 0)))
     asker.start()
     asker.join()  # the main thread is here, under a name in two bytes a letter
-    assert told[0].startswith("MainThréad at ") and "asker.join()" in told[0]
+    assert told[0].startswith("MainThréad at ") and "in test_stacks_have_a_limit: asker." in told[0]
     assert [len(text.encode()) for text in told[1:]] == [100, 1, 0]
 
 

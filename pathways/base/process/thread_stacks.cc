@@ -108,7 +108,7 @@ std::vector<void*> StackOf(pid_t thread, uint64_t question) {
     }  // it is noting
   }
   if (note.depth <= kOwnFrames) return {};
-  return {note.frames + kOwnFrames, note.frames + note.depth};
+  return std::vector<void*>(note.frames + kOwnFrames, note.frames + note.depth);  // not {}: that would be a list of two
 }
 
 std::string FileName(const char* path) {

@@ -2,7 +2,7 @@
 // programs, whose Python functions computations call, and those of the clients' Python processes on this host.
 //
 // Invariants:
-//   SX-1  each question is answered once, after kPatience at the latest if there are timers, with the processes that have answered
+//   XS-1  each question is answered once, after kPatience at the latest if there are timers, with the processes that have answered
 // Lives on the worker's strand.
 #pragma once
 

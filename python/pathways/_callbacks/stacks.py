@@ -17,9 +17,9 @@ _PACKAGES = os.sep + "site-packages" + os.sep
 
 
 def _is_machinery(frame):
-    """Whether a frame is of this package, of Python's library or of Python itself (<frozen ...>)."""
+    """Whether a frame is of this package, of Python's library or of Python itself."""
     file = frame.filename
-    return file.startswith((_PACKAGE, "<")) and not file.startswith("<stdin>") or (file.startswith(_LIBRARY) and _PACKAGES not in file)
+    return file.startswith((_PACKAGE, "<frozen ")) or (file.startswith(_LIBRARY) and _PACKAGES not in file)
 
 
 def _is_users(frame):

@@ -88,7 +88,7 @@ def parse(address):
     if where.scheme not in ("http", "https") or where.path not in ("", "/"):
         raise ValueError(f"--address wants http://HOST:PORT or https://HOST:PORT, not '{address}'")
     host, port = addresses.split(where.netloc, "--address")
-    return where._replace(netloc=f"127.0.0.1:{port}") if addresses.is_wildcard(host) else where
+    return urllib.parse.urlsplit(f"{where.scheme}://127.0.0.1:{port}") if addresses.is_wildcard(host) else where
 
 
 def url(address, token_file, authority=None):

@@ -10,7 +10,9 @@ import sys
 import jax.profiler
 import pytest
 from cli import User, operator_at
-from conftest import PATIENCE, clean_environment, eventually
+from conftest import PATIENCE, ROOT, clean_environment, eventually
+
+XPROF_PYTHON = ROOT / "build" / "venv-xprof" / "bin" / "python"
 
 PROGRAM = """
 import jax, jax.numpy as jnp, sys
@@ -68,6 +70,40 @@ def test_a_profile_has_a_file_for_each_host_beside_the_trace(command, tmp_path):
     for host in report["hosts"]:
         begin, end = times(folder / host["file"])
         assert 0 <= begin < end < PATIENCE, "times count from the start of the recording, also those of the device runtime"
+
+
+# Opens the files of a profile as XProf's own server does. Prints what it finds.
+XPROF = """
+import json, sys
+from xprof.convert import raw_to_tool_data
+paths = sys.argv[1:]
+tools = raw_to_tool_data.xspace_to_tool_names(paths)
+shown = {}
+for path in paths:
+    trace, kind = raw_to_tool_data.xspace_to_tool_data([path], "trace_viewer", {})
+    shown[path] = sorted({str(event.get("name")) + " " + str(event.get("args", {}).get("name", "")) for event in json.loads(trace)["traceEvents"]})
+print(json.dumps({"tools": tools, "shown": shown}))
+"""
+
+
+@pytest.mark.skipif(not XPROF_PYTHON.exists(), reason="xprof is not installed: 'make test-xprof' does that (200 MB)")
+def test_xprof_opens_the_files_of_all_hosts(command, tmp_path):
+    up = command("up", "--hosts", "2", "--devices", "2")
+    program = command.program(up["address"], PROGRAM.format(name="mine"))
+    try:
+        assert program.stdout.readline() == "ready\n"
+        report = command("profile", "--seconds", "1", "--out", str(tmp_path / "out"))
+    finally:
+        program.kill()
+        program.communicate()
+    paths = [str(pathlib.Path(report["path"]) / host["file"]) for host in report["hosts"]]
+    done = subprocess.run([XPROF_PYTHON, "-c", XPROF, *paths], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {"overview_page", "trace_viewer"} <= {tool.rstrip("@^") for tool in found["tools"]}
+    first, second = (found["shown"][path] for path in paths)
+    assert any("mine" in name for name in first) and any("/device:CUSTOM:host0 device 0" in name for name in first), first
+    assert any("/device:CUSTOM:host1" in name for name in second), second
 
 
 def _profile_in_background(command, folder):

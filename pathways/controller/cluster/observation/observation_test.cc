@@ -83,7 +83,7 @@ TEST_F(ObservationTest, AComputationThatHangsIsNamedOnceUntilItEnds) {
   EXPECT_THAT(status, HasSubstr("\"kind\":\"hang\""));
   // Lines of a client's text are indented and have no control characters, so that they cannot pass for others.
   EXPECT_THAT(status, HasSubstr("\"stacks\":[{\"host\":\"w0\",\"process\":\"the program of client 1\",\"text\":"
-                                "\"  MainThread at train.py:7\\n  E1128 a forged line [2J\\n\"}]"));
+                                "\"  MainThread at train.py:7\\u000a  E1128 a forged line [2J\\u000a\"}]"));
   Pass(5);
   const std::string later = Status();
   EXPECT_EQ(later.find("\"kind\":\"hang\""), later.rfind("\"kind\":\"hang\"")) << later;
