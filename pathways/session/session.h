@@ -78,9 +78,7 @@ struct CompileRequest {
   std::string options;      // serialized xla.CompileOptionsProto without its device assignment
   int num_replicas = 1;
   int num_partitions = 1;
-  // Replica-major; empty: the first num_replicas * num_partitions devices. Of a Python function: the devices that stand for those that it names;
-  // empty: the same.
-  std::vector<DeviceId> devices;
+  std::vector<DeviceId> devices;  // replica-major; empty: the first that fit, or those that a Python function names itself
 };
 
 struct ExecutableInfo {

@@ -155,7 +155,8 @@ class Function:
             self._host.modules.add(modules)
             self._options, self._seconds = header["options"], header.get("seconds", 0)
         self._host.start_jax()
-        (self._function, self._in_tree, self._in_specs, self._out_tree, self._out_specs, self._devices) = colocated.unpickle(function, self._bound)
+        with colocated.binding(self._bound):
+            (self._function, self._in_tree, self._in_specs, self._out_tree, self._out_specs, self._devices) = colocated.unpickle(function)
 
     def call(self, parts):
         """Runs the function. `parts`: the bytes of this host's shards of the arguments. Returns those of the results."""
@@ -166,7 +167,7 @@ class Function:
             raise self.error
         import jax
 
-        with colocated.options(self._options):
+        with colocated.options(self._options), colocated.binding(self._bound):
             args, named = jax.tree.unflatten(self._in_tree, self._arguments(parts))
             results, tree = jax.tree.flatten(self._function(*args, **named))
             if tree != self._out_tree:

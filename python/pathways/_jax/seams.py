@@ -174,6 +174,24 @@ COLOCATED_DEVICES = _seam(
     "a pickle names devices by ids, and the hosts' jax has those of physical devices only",
     "Such functions fail when they are loaded, and say so", since="0.9.1")
 
+COLOCATED_MESH = _seam(
+    "COLOCATED_MESH", "jax.experimental.colocated_python.serialization", "_reduce_mesh",
+    "colocated functions on meshes of virtual slices",
+    "as COLOCATED_DEVICES, for the shardings of results that hosts tell",
+    "Such functions fail when they are loaded, and say so", since="0.9.1")
+
+COLOCATED_DEVICE_LIST = _seam(
+    "COLOCATED_DEVICE_LIST", "jax.experimental.colocated_python.serialization", "_reduce_device_list",
+    "colocated functions on lists of devices of virtual slices",
+    "as COLOCATED_MESH",
+    "Such functions fail when they are loaded, and say so", since="0.9.1")
+
+COLOCATED_ONE_DEVICE = _seam(
+    "COLOCATED_ONE_DEVICE", "jax.experimental.colocated_python.serialization", "_reduce_single_device_sharding",
+    "colocated functions on single devices of virtual slices",
+    "as COLOCATED_MESH",
+    "Such functions fail when they are loaded, and say so", since="0.9.1")
+
 COLOCATED_GET = _seam(
     "COLOCATED_GET", "jax.experimental.colocated_python.func", "_SpecializedCollection.get",
     "calls of colocated functions in pw.program",
