@@ -126,10 +126,17 @@ def calls_on_hosts_in_programs():
         def add(self, v):
             return v + os.getpid()
 
-    add, here = Pid().add.specialize(out_specs_fn=lambda v: spec), colocated_python.colocated_python(lambda: jnp.float32(os.getpid()))
-    here = here.specialize(devices=jax.devices()[:1], out_specs_fn=lambda: spec)
-    added, found = pw.program(lambda v: (add(v), here()))(jax.device_put(np.float32(0), device))
-    return float(added) == float(found) != os.getpid()
+    def count():
+        import builtins
+
+        builtins.counted = getattr(builtins, "counted", 0) + 1
+        return jnp.float32(builtins.counted)
+
+    add = Pid().add.specialize(out_specs_fn=lambda v: spec)
+    count = colocated_python.colocated_python(count).specialize(devices=jax.devices()[:1], out_specs_fn=lambda: spec)
+    step, x = pw.program(lambda v: (add(v), count())), jax.device_put(np.float32(0), device)
+    (pid, first), (_, second) = step(x), step(x)
+    return float(pid) != os.getpid() and float(second) == float(first) + 1  # once in each run, not while it is traced
 
 
 def runs_programs():
