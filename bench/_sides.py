@@ -148,19 +148,22 @@ def floor_server(tree, *flags, pinned=None):
 
 
 @contextlib.contextmanager
-def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None, observed=False):
+def cluster(shape="1x1x8", policy=None, dispatch=None, listen_proxy=None, observed=False, hang_limit=None):
     """Starts a local cluster of the installed package and yields it. Its `processes` begin with the controller, then the workers. listen_proxy: the
-    address at which its own agent listens for clients without the package. observed: it serves metrics and, if the package has one, the page."""
+    address at which its own agent listens for clients without the package. observed: it serves metrics and, if the package has one, the page, and
+    stores what its users use. hang_limit: seconds after which a computation may hang."""
     from pathways._cluster import binaries, local
     from pathways._cluster.shape import Shape
 
-    observation = {}
+    observation = {"hang_limit": hang_limit}
     if observed:
         observation["metrics_port"] = 0
         with contextlib.suppress(binaries.MissingError):
             binaries.page_files()
             observation["page"] = local.Page("127.0.0.1:0")
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
+        if observed:
+            observation["usage_file"] = pathlib.Path(folder) / "usage.sqlite"
         running = local.Cluster(Shape.parse(shape), folder, policy=policy, dispatch=dispatch, listen_proxy=listen_proxy, **observation).start()
         try:
             yield running
@@ -213,6 +216,8 @@ def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
     from pathways._cluster.shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
+        if observed:
+            observation["usage_file"] = pathlib.Path(folder) / "usage.sqlite"
         running = local.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", policy=policy, simulated=simulated.parse_device(device)).start()
         try:
             yield running
@@ -234,6 +239,11 @@ def take_turns(rounds, asks, warm=True):
 
 def median(results, key):
     return statistics.median(r[key] for r in results)
+
+
+def quartiles(values):
+    """Returns the bounds of the middle half; of fewer than two values, the extremes."""
+    return [min(values), max(values)] if len(values) < 2 else [statistics.quantiles(values, n=4, method="inclusive")[at] for at in (0, 2)]
 
 
 def spread(results, key):

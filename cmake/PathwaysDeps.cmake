@@ -32,7 +32,7 @@ function(pw_static_library target)
 endfunction()
 
 pw_static_library(pw_third_party_absl absl_status absl_statusor absl_strings absl_str_format absl_flat_hash_map
-                  absl_flat_hash_set absl_synchronization absl_time absl_any_invocable absl_span absl_inlined_vector)
+                  absl_flat_hash_set absl_synchronization absl_time absl_any_invocable absl_span absl_inlined_vector absl_symbolize)
 pw_static_library(pw_third_party_protobuf protobuf)
 pw_static_library(pw_third_party_crypto libcrypto)
 pw_static_library(pw_third_party_sqlite sqlite3)

@@ -30,8 +30,9 @@ MOST_PROCESSES = 8  # each with its cluster takes up to 3 GiB
 # Every supported jax must pass these. tests/wire is not among them: it checks the jaxlib of every environment itself.
 CLIENT_TESTS = [f"tests/e2e/{test}.py" for test in (
     "arrays/test_arrays", "arrays/test_moves", "arrays/test_sharding", "clients/test_devices", "programs/test_callback_order",
-    "programs/test_callbacks", "programs/test_colocated_python", "programs/test_newer_programs", "programs/test_program_effects",
-    "programs/test_program_errors", "programs/test_program_tracer", "programs/test_program_values", "programs/test_programs")]
+    "programs/test_callbacks", "programs/test_colocated_python", "programs/test_host_functions", "programs/test_newer_programs",
+    "programs/test_program_effects", "programs/test_program_errors", "programs/test_program_tracer", "programs/test_program_values",
+    "programs/test_programs")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,7 +52,7 @@ def of_turns(name, kind, rate, nodes, turns):
     these turns as one; nodes: computations in a call."""
     spent, wall = _meter.per_call_us(turns, name, kind), 1e6 * nodes / rate["per_s"]
     return {"who": name, "kind": kind, "wall_us": wall, "calling_us": rate["calling_us"], "waiting_us": rate["waiting_us"], "processors_us": spent,
-            "idle_us": max(0.0, os.cpu_count() * wall - sum(spent.values()))}
+            "idle_us": os.cpu_count() * wall - sum(spent.values())}
 
 
 def recordings(side, cluster, kind, nodes, rate, depth):
@@ -131,7 +131,7 @@ def way(events, wall_us):
         there = max(call["there"], call["granted"])  # a command may reach its hosts before its grant
         inside = (max(call["granted"] - call["asked"], 0), max(call["there"] - max(call["granted"], call["asked"]), 0), max(call["begin"] - there, 0),
                   call["end"] - call["begin"], max(call["known"] - call["end"], 0))
-        ways.append((max(wall_us - sum(inside), 0), *inside))
+        ways.append((wall_us - sum(inside), *inside))
     return {name: statistics.median(each[i] for each in ways) for i, name in enumerate(WAY)} if ways else {}
 
 

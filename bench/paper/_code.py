@@ -17,15 +17,15 @@ import sys
 import _provenance
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE, RECORD, PICTURES = "docs/paper.md", "docs/paper.json", "docs/paper"  # what `run.py --publish` writes
+PAGE, RECORD, PICTURES, README = "docs/paper.md", "docs/paper.json", "docs/paper", "README.md"  # what `run.py --publish` writes, of README a part
 STAMP = "build/wheel-of.json"
 
 
 def commit(root=ROOT):
-    """Returns the commit of the sources, marked if there are changes or new files other than the page itself; "unknown" without git."""
+    """Returns the commit of the sources, marked if there are changes or new files other than the page itself and README, which quotes it; "unknown" without git."""
     git = lambda *words: subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, check=False).stdout.strip()
     name = git("rev-parse", "--short=12", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=all", "--", ".", *(f":!{path}" for path in (PAGE, RECORD, PICTURES)))
+    changed = git("status", "--porcelain", "--untracked-files=all", "--", ".", *(f":!{path}" for path in (PAGE, RECORD, PICTURES, README)))
     return name + _provenance.DIRTY * bool(changed) if name else _provenance.UNKNOWN
 
 

@@ -1,5 +1,7 @@
 """What a run found, in words: sentences that are computed from its report, so that they are true of it. Pure."""
 
+import os
+
 import _breakdown
 import _rows
 import _setup
@@ -75,6 +77,33 @@ def _figure8(result, report):
         yield f"One client keeps the simulated devices busy for {', '.join(alone)} of the time."
     if sizes:
         yield f"By the medians, {sizes[1]} clients reach less than {sizes[0]} with: {_listed(fewer)}."
+    yield from _filled8(result)
+    yield from _processors8(result, report)
+
+
+def _filled8(result):
+    """Yields between which lengths of computation the clients begin to fill the simulated devices."""
+    found = [(device, row) for device, row in _targets.devices8(result) if "of_device" in row.get("1", {})]
+    for clients in ("1", max((name for _, row in found for name in row if name.isdecimal()), key=int, default="1")):
+        filled = [device for device, row in found if row.get(clients, {}).get("of_device", 0) >= _setup.EQUAL]
+        short = [device for device, row in found if row.get(clients, {}).get("of_device", 1) < _setup.EQUAL]
+        if found:
+            yield f"By the medians, {_targets.side8(clients)} fill{'s' * (clients == '1')} the devices to {_setup.EQUAL:.0%} or more with: {_listed(filled)}; not with: {_listed(short)}. Lengths between these were not measured."
+
+
+def _processors8(result, report):
+    """Yields how many of this machine's processors the most clients and the cluster used: where it is all of them, they are the limit."""
+    used = []
+    for device, row in _targets.devices8(result):
+        count = max((name for name in row if name.isdecimal()), key=int)
+        if "error" not in row[count]:
+            used.append(f"{sum(value for key, value in row[count].items() if key.endswith('_processors')):.2f} ({device})")
+    if used:
+        yield f"With the most clients, all processes together used this many processors of the machine's {_cores(report)}: {', '.join(used)}. Near that number, the processors are the limit, not the devices."
+
+
+def _cores(report):
+    return "/".join(dict.fromkeys(str(run["machine"]["cores"]) for run in report["began"])) if report.get("began") else str(os.cpu_count())
 
 
 def _figure11(result, report):
@@ -84,6 +113,10 @@ def _figure11(result, report):
     if both:
         yield "In figure 8, without a recording, the devices are busy for: " + ", ".join(
             f"{100 * without:.0f} % with {_targets.side8(count)} (here {100 * here:.0f} %)" for count, (here, without) in both.items()) + "."
+    counts = sorted(result["clients"], key=int)
+    rates = {count: sum(result["clients"][count]["done"]) / result["clients"][count]["seconds"] for count in counts}
+    if len(counts) > 1 and rates[counts[0]]:
+        yield f"Here, {_targets.side8(counts[-1])} have {rates[counts[-1]] / rates[counts[0]]:.2f} times the results of {_targets.side8(counts[0])}."
 
 
 def _large(result, report):

@@ -83,9 +83,10 @@ def figure6(quick, rows):
     return rows.figure()
 
 
-def _point(device_us, ratios):
+def _point(device_us, ratios, calls):
+    """Returns the ratios at one length. calls: how many calls a turn of each side has."""
     spread = _setup.Spread.of(ratios)
-    return {"ms": device_us / 1e3, "ratio": spread.median, "low": spread.low, "high": spread.high, "rounds": spread.rounds}
+    return {"ms": device_us / 1e3, "ratio": spread.median, "low": spread.low, "high": spread.high, "rounds": spread.rounds, "ratios": ratios, "calls": calls}
 
 
 def _device_us(cluster, side, **work):
@@ -121,7 +122,7 @@ def _against_jax(hosts, devices, quick):
                 if error := next((of(one)["error"] for one in (mine, rival) if "error" in of(one)), None):
                     failed.setdefault((mine, rival), f"{error}, at {device_us / 1e3:.3g} ms")
                 else:
-                    points[mine][rival].append(_point(device_us, _setup.ratios(of(mine), of(rival))))
+                    points[mine][rival].append(_point(device_us, _setup.ratios(of(mine), of(rival)), [of(mine)["calls"], of(rival)["calls"]]))
         where = _where6(found, cluster, meter, quick)
     against = {mine: {rival: _parity(many, failed.get((mine, rival))) for rival, many in of_rival.items()} for mine, of_rival in points.items()}
     return {"hosts": hosts, "devices": hosts * devices, "where": where, "in_use": _meter.in_use(meter.turns), **{key: against[mine] for mine, key in _targets.AGAINST.items() if mine in against}}
@@ -159,7 +160,7 @@ def _against_devices(hosts, devices, sizes, quick):
             rate = _systems.rates([busy], 1 if quick else ROUNDS6_MANY, 1, meter)[busy.name]
             if "error" in rate:
                 raise RuntimeError(rate["error"])
-            points.append(_point(us, [per_s * us / 1e6 for per_s in rate["rounds"]]))
+            points.append(_point(us, [per_s * us / 1e6 for per_s in rate["rounds"]], [rate["calls"]]))
         least = _systems.of_kind(_setup.OURS, side, "opbyop", quick)
         where = list(_where([least], _systems.rates([least], 1, 1, meter), meter, cluster))
     return {"hosts": hosts, "devices": count, "simulated": True, "where": where,

@@ -59,11 +59,11 @@ FIGURES = {
             "Where the time goes: rates and processor times there are of the very turns that the table of rates is of. 1 / rate is of the median rate, and the caller's two times are medians. The "
             "processor time is the mean over all turns, from the clocks of all processes of that side; Ray's has its daemons in it. What others use "
             "in these turns is not in it. Idle is all processors times the time of a call, less what these "
-            "processes use, at least 0; so it can exceed the time of a call. What processes wait for while processors are idle, this report does not "
+            "processes use; so it can exceed the time of a call, and is a little below 0 where all processors are in use, since the two clocks differ. What processes wait for while processors are idle, this report does not "
             "say. Devices busy, and a call that is alone, come from two further runs under a recording. "
             "Our clusters in one process have no recordings. A device counts as busy while it waits for others in a sum. Of "
-            "a call that is alone, 'the rest' is what remains of the caller's mean time after the medians of the other parts, at least 0; it was "
-            "not observed. Devices is from the first device's begin to the last one's end. These parts are missing where no call was recorded as a "
+            "a call that is alone, 'the rest' is what remains of the caller's mean time after the medians of the other parts; it was "
+            "not observed, and is below 0 where calls that were recorded took longer than the mean. A part between two events that come in the other order counts as 0. Devices is from the first device's begin to the last one's end. These parts are missing where no call was recorded as a "
             f"whole. {RECORDED}",
             "Beside the paper: the paper is ahead of TensorFlow everywhere. Here TensorFlow is without XLA; the table has the ratios.",
             "Not shown: rates on TPUs, or of hosts on separate machines with a network between them.")},
@@ -130,8 +130,8 @@ FIGURES = {
             "Weak points: where one client does not keep the devices busy, more clients reach more, for any cost of "
             "switching. Only computations that keep them busy could show that cost. In the paper, throughput does not fall with the number of clients. jax is one process "
             "and shares its device with nobody.",
-            "Verdict: 16 clients against one client, and against the devices or jax, as our reading of the paper, whose rows are of TPUs. The first is easy to meet where one client does not keep the "
-            "devices busy. Where 16 clients do not reach the devices' rate, the last columns show which processes used the processors.")},
+            "Verdict: 16 clients against one client, and against the devices or jax, as our reading of the paper, whose rows are of TPUs. The first would be easy to meet where one client does not keep the "
+            "devices busy, or does not reach jax's rate; it then has no verdict, unless it is missed. Where 16 clients do not reach the devices' rate, the last columns show which processes used the processors.")},
     "9": {
         "title": "Device time by weight",
         "paper": "Four clients share the devices' time 1:1:1:1 and 1:2:4:8: a trace of some of 128 cores.",
@@ -246,7 +246,7 @@ FIGURES = {
             "CPU devices each. The hosts are one island, or an island each; then gradients are summed inside each island and exchanged once between "
             "them. jax is two processes with our device plugin and our allocator, which run the same jit. All are up and take turns, five rounds in a full run.",
             "jax has no islands, so it is there on one island only; its likeness of two would be sums in two steps, which was not run.",
-            "Verdict: two islands against one, ours, to the paper's 0.972; and one island against jax. The picture has the ratio only; the paper's figure 12 is a trace, which 'Figure 12, simulated' has.",
+            "Verdict: two islands against one, ours, to the paper's 0.972; and one island against jax. The picture has tokens a second; the paper's figure 12 is a trace, which 'Figure 12, simulated' has.",
             "Not shown: what a network between the islands costs. All processes are on this machine.")},
     "islands": {
         "title": "Data parallelism over two islands, simulated",

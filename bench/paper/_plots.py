@@ -1,6 +1,7 @@
 """Draws the plots of a report. Needs matplotlib."""
 
 import io
+import itertools
 import textwrap
 
 import _paper
@@ -23,18 +24,21 @@ def _line(axes, places, rounds, **options):
     spreads = [_setup.Spread.of(each) if each else None for each in rounds]
     of = lambda value: [value(spread) if spread else NOTHING for spread in spreads]
     bars = [of(lambda s: s.median - s.low), of(lambda s: s.high - s.median)]
-    return axes.errorbar(places, of(lambda s: s.median), yerr=bars, marker="o", markersize=3, capsize=2, linewidth=1, **options)
+    return axes.errorbar(places, of(lambda s: s.median), yerr=bars, **{"marker": "o"} | options, markersize=3, capsize=2, linewidth=1)
 
 
 def _plot5(axes, result):
     shown = [row for row in result["rows"] if "rates" in row]
+    places = [row["name"].replace(", simulated", "\nsimulated") for row in shown]
+    axes.plot(places, [NOTHING] * len(places))  # the order of the rows, also where the first line has none of them
     names = list(dict.fromkeys(name for row in shown for name in row["rates"]))
     sides = list(dict.fromkeys(name.rsplit(", ", 1)[0] for name in names))
-    for name in names:
+    for name, is_simulated in itertools.product(names, (False, True)):  # no line joins real and simulated devices
         side, kind = name.rsplit(", ", 1)
-        cells = [row["rates"].get(name, {}) for row in shown]
-        _line(axes, [row["name"].replace(", simulated", "\nsimulated") for row in shown], [cell.get("rounds") if "error" not in cell else None for cell in cells],
-              label=name, color=f"C{sides.index(side)}", linestyle=STYLES[kind])
+        cells = [row["rates"].get(name, {}) if bool(row.get("simulated")) == is_simulated else {} for row in shown]
+        if any(cells):
+            _line(axes, places, [cell.get("rounds") if "error" not in cell else None for cell in cells], label=f"{name}{', simulated' * is_simulated}",
+                  color=f"C{sides.index(side)}", linestyle=STYLES[kind], marker="s" if is_simulated else "o")
     axes.set(yscale="log", xlabel="hosts x devices", ylabel="computations/s")
     _legend_beside(axes)
 
@@ -44,8 +48,9 @@ def _plot6(axes, result):
         for mine, rival, found in _targets.against(row):
             points = sorted(found.get("points", ()), key=lambda point: point["ms"])
             bars = [[p["ratio"] - p["low"] for p in points], [p["high"] - p["ratio"] for p in points]]
-            axes.errorbar([p["ms"] for p in points], [p["ratio"] for p in points], yerr=bars, marker="o", markersize=3, capsize=2, linewidth=1,
-                          label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
+            simulated = bool(row.get("simulated"))
+            axes.errorbar([p["ms"] for p in points], [p["ratio"] for p in points], yerr=bars, marker="s" if simulated else "o", linestyle="--" if simulated else "-",
+                          markersize=3, capsize=2, linewidth=1, label=f"{row['name']}, {_targets.SHOWN[mine]}, against {rival}")
     axes.axhline(1, color="gray", linewidth=0.7)
     axes.set(xscale="log", xlabel="device time of a computation, ms", ylabel="throughput, ours / theirs")
     _legend_beside(axes)

@@ -9,6 +9,7 @@ import _paper
 import _provenance
 import _rows
 import _setup
+import _summary
 import _targets
 import _where
 from _setup import Spread
@@ -23,18 +24,18 @@ ABOUT = "\n\n".join((
     "devices of each host. Our plugin is the device runtime of our workers: XLA on CPU with our collectives.",
     "Spread: a median has the middle half of the rounds beside it, in brackets. A ratio is the median of the ratios of the single rounds. So it is not "
     "the ratio of the two medians shown, and may be on the other side of 1.",
-    "Earlier runs: brackets are of one run, and say nothing of another. Between two earlier pages, ratios of figure 5 moved by up to 8.8 times (ours / Ray, opbyop on 2 x 4); the machine was busy, and the code, the "
-    "allocator of the rivals and Ray's stopping differed, and which of them made this is not known. Twice in earlier runs, a process of jax with our plugin crashed in table 1: once with the C library's "
-    "allocator (SIGABRT, 'malloc(): unaligned tcache chunk detected'), once with ours (SIGSEGV, in a thread of the XLA that our plugin uses). The cause is not known; it is probably a fault of our plugin or of its XLA. "
-    "In a check before an earlier run, on a machine that also did other work, our allocator made jax with our plugin 1.33 to 1.35 times as fast on 1 x 4 (opbyop and fused), and 1.08 to 1.11 times on 2 x 4. So earlier pages, "
-    "also those whose Ray was not stopped in the turns of others, do not compare with this one.",
+    "Earlier runs: brackets are of one run, and say nothing of another. Earlier pages on which Ray was not stopped in the turns of others, or the rivals had the C library's allocator, do not compare with this one. "
+    "Twice in earlier runs, a process of jax with our plugin crashed in table 1: once with the C library's "
+    "allocator (SIGABRT, 'malloc(): unaligned tcache chunk detected'), once with ours (SIGSEGV, in a thread of the XLA that our plugin uses). The cause is not known; it is probably a fault of our plugin or of its XLA.",
     "A page is published only if it is of one commit, whose code did not change meanwhile, if the machine was quiet when the run began, and if in no figure other processes used more than 5 % of the processors' time, or "
     "other guests of the hardware more than 2 %. A side that gives no answer within 180 s has failed, ours and rivals alike; where models are trained and on simulated devices, within 900 s. If a side fails, ours or another, its row says FAILED, and the page may be published."))
 VERDICTS = "\n\n".join((
-    "Met: three quarters of the rounds of this run reach the target. Missed: three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
+    "Met: at least three quarters of the rounds of this run reach the target; the column says how many. Missed: at least three quarters do not. Failed: a side has no number. Otherwise, and with fewer than four "
     "rounds, there is no verdict. Another run may find another verdict: the last column says where the run before this one did.",
-    "Targets: the paper's are 1 where it says ahead, 0.97 where it says equal, or its own number. Our reading of the paper is a target for a row that the "
-    "paper has in another form, or that it does not compare directly. An aim of our own is not the paper's claim. All devices here are CPU devices or simulated, whosever the target is.",
+    f"Chance: a side that is exactly at its target reaches it in half of the rounds on average. Such a side has the verdict met in {100 * _setup.by_chance(4):.0f} % of runs of four rounds, {100 * _setup.by_chance(5):.0f} % of five, and {100 * _setup.by_chance(7):.0f} % of seven, and missed as "
+    "often. With as many targets as there are here, some verdicts near their targets are chance.",
+    "Targets: the paper's are 1 where it says ahead, or its own number. Our reading of the paper is a target for a row that the "
+    "paper has in another form, that it does not compare directly, or of which it says equal (0.97 here) or faster (1 here) without a number. An aim of our own is not the paper's claim. All devices here are CPU devices or simulated, whosever the target is.",
     "Compared: in figures 5, 6 (real devices) and table 1, a verdict compares two systems. Both have the same device plugin, a process for each host, and "
     "as many calls under way. Ours has a client, its agent and a controller besides; ours in one process has a client and one process more than jax; ours by the PJRT door "
     "has one process, as jax. Against Ray, only ours with a process for each task has a verdict. Behind Ray's calls, an actor may have as many computations again under way. Figure 8's verdicts on the CPU device are against one process of jax, with "
@@ -48,12 +49,14 @@ VERDICTS = "\n\n".join((
     "Processors: on one host, jax with our plugin computes mostly within its call, so it hardly has calls under way. The tables of processors in use say how many each side uses."))
 
 
+IN_SHORT = "In short"
+NOT_THE_PAPERS = "Medians of this run, on the devices of this page; none is a result of TPUs. The tables below have their scatter, and what differs from the paper."
 ATTEMPTS, NOT_ALL = "Measurements with failures, or that were replaced", "Not all there"
 
 
 def preface(report):
     """Returns what the page is about. "words" in a report is the commit of its words, which may be another one than that of its numbers."""
-    parts, words = [ABOUT, before(report)], report.get("words")
+    parts, words = [ABOUT, _summary.WORDS, before(report)], report.get("words")
     if words not in (None, *(run["commit"] for run, _ in _provenance.runs(report))):
         parts.append(f"The words around the numbers are of commit {words}.")
     return "\n\n".join([*parts, "This table says which run measured which figures."])
@@ -64,7 +67,7 @@ def before(report):
     if not report.get("before"):
         return "The run before: none is known, so nothing says here how far verdicts move from run to run."
     found, both = _earlier.others(report)
-    return (f"The run before: begun {report['before']['begun']}, of commit {report['before']['commit']}. Of {both} verdicts that both runs have, {len(found)} are others there; the table of verdicts says which. "
+    return (f"The run before: begun {report['before']['begun']}, of commit {report['before']['commit']}. Of {both} verdicts that both runs have, {len(found)} are others there; the table of verdicts says which.{_earlier.scatter(report)} "
             "That run may have been of other code.")
 
 
@@ -102,14 +105,14 @@ def _table5(result):
     rows = []
     for row in result["rows"]:
         if "error" in row:
-            rows.append([row["name"], "", why_not(row), "", *("" for _ in _targets.SHOWN), ""])
+            rows.append([row["name"], "", why_not(row), "", "", *("" for _ in _targets.SHOWN), ""])
             continue
         for side, cell in row["rates"].items():
             name, kind = side.rsplit(", ", 1)
-            rows.append([row["name"], kind, name, _before(cell), *_compared5(row, name, kind)])
+            rows.append([row["name"], kind, name, cell.get("calls", "-"), _before(cell), *_compared5(row, name, kind)])
         if row["hosts"] > 1 and not row.get("simulated"):
-            rows += [[row["name"], "all", name, "not run", *("-" for _ in _targets.SHOWN), why] for name, why in _setup.NOT_RUN.items()]
-    return ["hosts x devices", "kind", "side", "computations/s, median (middle half)", *(f"{mine} / this side, same kind" for mine in _targets.SHOWN.values()),
+            rows += [[row["name"], "all", name, "-", "not run", *("-" for _ in _targets.SHOWN), why] for name, why in _setup.NOT_RUN.items()]
+    return ["hosts x devices", "kind", "side", "calls in a turn", "computations/s, median (middle half)", *(f"{mine} / this side, same kind" for mine in _targets.SHOWN.values()),
             "differs beyond dispatch, or failed"], rows
 
 
@@ -121,12 +124,18 @@ def _table6(result):
         for mine, rival, found in _targets.against(row):
             points = found.get("points", ())
             equal = _setup.FAILED if "error" in found else "not in this range" if found["parity_ms"] is None else f"{found['parity_ms']:.3f} ms"
-            each = ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms" for p in points)
+            each = ", ".join(f"{p['ratio']:.2f} ({p['low']:.2f} to {p['high']:.2f}) at {p['ms']:.3f} ms{_of_turn(p)}" for p in points)
             each = "; before: ".join(filter(None, (found.get("error"), each)))
             rows.append([row["name"], _targets.SHOWN[mine], rival, equal, each, _setup.OTHER_RUNTIME.get(rival, "")])
     rows += [[f"the paper: {name}", "Pathways", "jax multi-controller, on TPUs", f"{ms:g} ms", "", ""] for name, ms in _paper.PARITY_MS.items()]
     ratios = "ours / theirs, throughput, median (middle half), by device time of a computation"
     return ["hosts x devices", "side", "against", "equal from", ratios, "differs beyond dispatch"], rows
+
+
+def _of_turn(point):
+    """Says how many calls a turn has, of each side."""
+    calls = [str(count) for count in point.get("calls", ())]
+    return f" [{' and '.join(dict.fromkeys(calls))} calls a turn]" if calls else ""
 
 
 def _table7(result):
@@ -279,9 +288,9 @@ def _islands_table(result):
 
 
 def targets_table(report):
-    head = ["figure", "compared", "on", "reached, median (middle half)", "wanted", "whose target", "verdict in this run", "in the run before, where it was another"]
+    head = ["figure", "compared", "on", "reached, median (middle half)", "wanted", "rounds that reach it", "whose target", "verdict in this run", "in the run before, where it was another"]
     others, _ = _earlier.others(report)
-    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, "-" if one.limit is None else one.claim, one.verdict, others.get(tuple(_earlier.key(one)), "")] for one in _targets.targets(report)]
+    return head, [[one.figure, one.what, one.where, one.reached, one.wanted, one.agreeing, "-" if one.limit is None else one.claim, one.verdict, others.get(tuple(_earlier.key(one)), "")] for one in _targets.targets(report)]
 
 
 TABLES = {"5": _table5, "6": _table6, "7": _table7, "8": _table8, "9": _table9, "11": _table11, "table1": _spmd_table, "table2": _table2,
@@ -364,7 +373,7 @@ def _lines(title, head, rows):
 
 
 def text(report):
-    parts = [*warnings(report), _lines("Measured by", *runs_table(report))]
+    parts = [*warnings(report), _lines("Measured by", *runs_table(report)), _lines(IN_SHORT, *_summary.table(report)), *_summary.sentences(report)]
     if (goals := targets_table(report))[1]:
         parts.append(_lines("Verdicts", *goals))
     if (tries := attempts_table(report))[1]:
@@ -396,6 +405,8 @@ def page(report, images):
     parts = [f"<!doctype html><meta charset=utf-8><title>Section 5 of the paper, here</title><style>{STYLE}</style>",
              "<h1>Section 5 of the paper, on this machine</h1>", *_paragraphs(preface(report)), _html_table(*runs_table(report)),
              *(f"<p><b>{html.escape(warning)}</b></p>" for warning in warnings(report))]
+    said = "".join(f"<li>{html.escape(line)}</li>" for line in _summary.sentences(report))
+    parts.append(f"<h2>{IN_SHORT}</h2>{_html_table(*_summary.table(report))}<ul>{said}</ul><p>{NOT_THE_PAPERS}</p>")
     if (goals := targets_table(report))[1]:
         parts += [f"<h2>Verdicts</h2><p>{count(report)}</p>", *_paragraphs(VERDICTS), _html_table(*goals)]
     if (tries := attempts_table(report))[1]:
@@ -428,7 +439,7 @@ def _machine(machine):
 
 def _when(report, number):
     """Returns a line for each part of a figure's measurement."""
-    return [f"Measured in {part['seconds']:.0f} s, until {part['time']}." for part in report["runs"].get(_rows.DERIVED.get(number, number), ())]
+    return [f"Measured in {part['seconds']:.0f} s, until {part['time']}. Meanwhile other processes used {100 * part['others']:.1f} % of the processors, and other guests of the hardware {100 * part['stolen']:.1f} %." for part in report["runs"].get(_rows.DERIVED.get(number, number), ())]
 
 
 def _markdown_table(head, rows):
@@ -436,11 +447,17 @@ def _markdown_table(head, rows):
     return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
 
 
+def in_short(report):
+    """Returns the results in short as Markdown, for the page and for README."""
+    return "\n\n".join([_markdown_table(*_summary.table(report)), "\n".join(f"- {line}" for line in _summary.sentences(report))])
+
+
 def markdown(report, images=()):
     """Returns the page for the repository (docs/paper.md). images: the figures that have a picture, in the folder paper/ beside it."""
     parts = ["# Section 5 of the paper, on one machine", f"Generated by `make paper`, and not edited. {preface(report)}",
              _markdown_table(*runs_table(report)),
              *(f"**{warning}**" for warning in warnings(report))]
+    parts += [f"## {IN_SHORT}", in_short(report), NOT_THE_PAPERS]
     if (goals := targets_table(report))[1]:
         parts += ["## Verdicts", count(report), VERDICTS, _markdown_table(*goals)]
     if (tries := attempts_table(report))[1]:

@@ -1,6 +1,7 @@
 """The rules that all comparisons share: the sides, their device runtimes and processes, the calls under way, and when a number is a verdict. Pure."""
 
 import dataclasses
+import math
 import pathlib
 import statistics
 import sys
@@ -65,14 +66,22 @@ class Spread:
     low: float
     median: float
     high: float
-    rounds: int
+    values: tuple
 
     @classmethod
     def of(cls, values):
         if len(values) == 1:
-            return cls(values[0], values[0], values[0], 1)
+            return cls(values[0], values[0], values[0], tuple(values))
         low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-        return cls(low, median, high, len(values))
+        return cls(low, median, high, tuple(values))
+
+    @property
+    def rounds(self):
+        return len(self.values)
+
+    def reaching(self, limit, at_most=False):
+        """Returns how many rounds reach a target."""
+        return sum(value <= limit if at_most else value >= limit for value in self.values)
 
     def __str__(self):
         return f"{self.median:.3f}" + (f" ({self.low:.3f} to {self.high:.3f})" if self.rounds > 1 else "")
@@ -94,22 +103,39 @@ def cells(rows):
 MET, MISSED, FAILED = "met", "MISSED", "FAILED"
 
 
+SPREAD = "within the spread of the rounds"
+
+
+def most(some, rounds):
+    """Says whether `some` of the rounds are at least three quarters of them."""
+    return 4 * some >= 3 * rounds
+
+
 def verdict(spread, limit, at_most=False):
     """Returns met or missed if three quarters of the rounds agree, else "none: " and the reason."""
     if spread.rounds < FEWEST_ROUNDS:
         return f"none: {spread.rounds} round(s), at least {FEWEST_ROUNDS} needed"
-    if at_most:
-        spread, limit = Spread(-spread.high, -spread.median, -spread.low, spread.rounds), -limit
-    if spread.low >= limit:
+    reaching = spread.reaching(limit, at_most)
+    if most(reaching, spread.rounds):
         return MET
-    return MISSED if spread.high < limit else "none: within the spread of the rounds"
+    return MISSED if most(spread.rounds - reaching, spread.rounds) else f"none: {SPREAD}"
+
+
+def by_chance(rounds):
+    """Returns how often three quarters of the rounds reach a target if each of them does so with probability 1/2, as for a side that is exactly at it."""
+    return sum(math.comb(rounds, some) for some in range(rounds + 1) if most(some, rounds)) / 2**rounds
+
+
+def verdict_of_point(point):
+    """Returns the verdict on whether throughputs are equal at one length of computation."""
+    return verdict(Spread.of(point["ratios"]), EQUAL)
 
 
 def parity(points):
     """Returns the shortest device time from which on throughputs are equal in three quarters of the rounds, or None."""
     smallest = None
     for point in sorted(points, key=lambda point: -point["ms"]):
-        if point["low"] < EQUAL:
+        if not most(Spread.of(point["ratios"]).reaching(EQUAL), len(point["ratios"])):
             break
         smallest = point["ms"]
     return smallest

@@ -152,10 +152,10 @@ def of_kind(name, one, kind, quick):
 
 
 def rates(asks, rounds, seconds, meter):
-    """Measures in turns of about `seconds`; returns {name: {"per_s": the median, "rounds": each} or {"error"}}. asks: Asking of each."""
+    """Measures in turns of about `seconds`; returns {name: {"per_s": the median, "rounds": each, "calls": of a turn} or {"error"}}. asks: Asking of each."""
     calls = {each.name: each.calls(seconds) for each in asks}
     timed = {each.name: lambda each=each: meter.turn(each.side, each.what, calls[each.name], each.ask) for each in asks}
-    return {name: in_rounds(results, "per_s", "calling_us", "waiting_us") for name, results in _sides.take_turns(rounds, timed, warm=False).items()}
+    return {name: {**in_rounds(results, "per_s", "calling_us", "waiting_us"), "calls": calls[name]} for name, results in _sides.take_turns(rounds, timed, warm=False).items()}
 
 
 def in_rounds(results, key, *more):

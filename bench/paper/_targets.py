@@ -10,7 +10,7 @@ from _setup import Spread
 
 # The origin of a target.
 PAPER = "the paper's"
-READING = "our reading of the paper"  # the paper has another rival, model or size there, or does not compare directly
+READING = "our reading of the paper"  # the paper has another rival, model or size there, does not compare directly, or has no number
 OWN_AIM = "our own aim"
 
 
@@ -56,6 +56,11 @@ class Target:
         return "not in the range" if self.spread.median == float("inf") else str(self.spread)
 
     @property
+    def agreeing(self):
+        """How many rounds reach the limit; "-" where the number is not of single rounds."""
+        return "-" if self.spread is None or self.shown or self.limit is None else f"{self.spread.reaching(self.limit, self.at_most)} of {self.spread.rounds}"
+
+    @property
     def verdict(self):
         if _rows.is_unmeasured(self.failed):
             return f"not measured: {self.failed}"
@@ -89,8 +94,8 @@ def _figure5(result):
             continue
         hosts = row.get("hosts") or int(row["name"].split(" x ")[0])
         of_jax = _setup.PLUGIN if hosts == 1 else _setup.MULTI_PLUGIN
-        claim = PAPER if hosts > 1 else READING  # the paper's smallest row has several hosts
-        wanted = [("opbyop", of_jax, "opbyop", 1.0, OWN_AIM), ("fused", of_jax, "fused", _setup.EQUAL, claim),
+        claim = PAPER if hosts > 1 else READING  # the paper's smallest row has several hosts; it says "ahead", which is 1
+        wanted = [("opbyop", of_jax, "opbyop", 1.0, OWN_AIM), ("fused", of_jax, "fused", _setup.EQUAL, READING),  # it says "equal", without a number
                   ("chained", of_jax, "opbyop", 1.0, claim), ("chained", of_jax, "opbyop", 3.0, OWN_AIM),
                   *((kind, _setup.RAY, kind, 1.0, READING) for kind in _setup.KINDS)]  # the paper itself says that this does not compare directly
         for mine, (kind, rival, rival_kind, limit, claim) in itertools.product(_setup.ours(hosts), wanted):
@@ -110,7 +115,7 @@ def _figure6(result):
         for rival, found in rivals.items() if limit else ():
             if rival in _setup.OTHER_RUNTIME:
                 continue
-            yield Target(f"equal from, ms of device time, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), all_longer(found, limit), at_most=True,
+            yield Target(f"equal from, ms of device time, against {rival}", row["name"], limit, parity_spread(found), found.get("error", ""), undecided(found, limit), at_most=True,
                          claim=PAPER if rival in (_setup.PLUGIN, _setup.MULTI_PLUGIN) else READING, row=row["name"], rival=rival, rival_kind="opbyop", shown=between(found))
 
 
@@ -124,10 +129,19 @@ def against(row):
             yield mine, rival, found
 
 
-def all_longer(found, limit):
-    """Returns why a parity above the limit is not a miss, or "": no computation as short as the limit was measured."""
-    shortest = min((point["ms"] for point in found.get("points", ())), default=0)
-    return f"the shortest computation that was measured takes {shortest:.3g} ms" if shortest > limit else ""
+def undecided(found, limit):
+    """Returns why a parity above the limit is not a miss, or "". It is one only if throughputs differ in most rounds at a length of the limit or above."""
+    points, value = found.get("points", ()), found.get("parity_ms")
+    if not points or "error" in found or (value is not None and value <= limit):
+        return ""
+    if min(point["rounds"] for point in points) < _setup.FEWEST_ROUNDS:
+        return ""  # the verdict itself says so
+    above = [point for point in points if point["ms"] >= limit]
+    if any(_setup.verdict_of_point(point) == _setup.MISSED for point in above):
+        return ""
+    if (shortest := min(point["ms"] for point in points)) > limit and value == shortest:
+        return f"equal from the shortest computation on that was measured, which takes {shortest:.3g} ms"
+    return f"parity lies {between(found)} ms" if value is not None and value == min(point["ms"] for point in above) else _setup.SPREAD
 
 
 def between(found):
@@ -142,14 +156,14 @@ def parity_spread(found):
     if "error" in found or not found.get("points"):
         return None
     value = found["parity_ms"] if found["parity_ms"] is not None else float("inf")
-    return Spread(value, value, value, min(point["rounds"] for point in found["points"]))
+    return Spread(value, value, value, (value,) * min(point["rounds"] for point in found["points"]))
 
 
 def _figure7(result):
     for stages, row in result["rows"].items():
         if int(stages) >= 4:
             failed = no_result(row) or "; ".join(f"{one}: {row[one]['error']}" for one in ("parallel", "sequential") if "error" in row[one])
-            yield Target("calls/s, parallel / sequential", f"{stages} stages", 1.0, None if failed else Spread.of(row["ratio_rounds"]), failed, row=stages)
+            yield Target("calls/s, parallel / sequential", f"{stages} stages", 1.0, None if failed else Spread.of(row["ratio_rounds"]), failed, claim=READING, row=stages)
 
 
 def _figure8(result):
@@ -163,7 +177,17 @@ def _figure8(result):
         for words, key in against.items():
             failed = next((row["error"] for name, row in found.items() if side8(name) == words and "error" in row), "")
             if key in found[most] or failed:
-                yield Target(f"{most} clients together / {words}", device, _setup.EQUAL, None if failed else Spread.of(found[most][key]), failed, claim=READING, row=device)
+                target = Target(f"{most} clients together / {words}", device, _setup.EQUAL, None if failed else Spread.of(found[most][key]), failed, claim=READING, row=device)
+                yield dataclasses.replace(target, none=unfilled(found)) if words == "one client" and target.verdict == _setup.MET else target
+
+
+def unfilled(found):
+    """Returns why no number of clients can be too slow for one client, or "": one client alone does not fill the devices, by the length of a computation or by
+    the rate of jax."""
+    one = found["1"]
+    jax = [row["per_s"] for name, row in found.items() if not name.isdecimal() and "error" not in row]
+    share = one["of_device"] if "of_device" in one else one["per_s"] / max(jax) if jax else 1.0
+    return f"one client reaches only {100 * share:.0f} % of what {'the devices' if 'of_device' in one else 'jax'} can do" if share < _setup.EQUAL else ""
 
 
 def ratio8(name):

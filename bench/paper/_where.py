@@ -20,7 +20,7 @@ def _shown(part):
 
 
 def _us(value):
-    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 10 else f"{value:.1f}"
 
 
 def _percent(value):
@@ -111,7 +111,7 @@ def _of_call(entry, theirs):
     """Describes a call of ours: the processor time by process, the rival's call, and the way of a call that is alone."""
     used = entry["processors_us"]
     idle = entry.get("idle_us")
-    unused = f"processors idle, or busy with other programs, for {_percent(max(idle, 0) / (idle + sum(used.values())))} of their time; " if idle is not None else ""
+    unused = f"processors idle, or busy with other programs, for {_percent(max(idle, 0) / (max(idle, 0) + sum(used.values())))} of their time; " if idle is not None else ""
     words = [f"{unused}with many under way, a call every {_us(entry['wall_us'])} us, which takes {_us(sum(used.values()))} us of processor time: "
              f"{_shares(used, sum(used.values()))} (devices busy {_percent(entry.get('devices_busy'))}; the caller makes it in {_us(entry['calling_us'])} us)"]
     if theirs:

@@ -7,7 +7,7 @@ paper.md the page for the repository. Also writes report.json, report.txt and pa
     run.py --figures 5 table1           only these; the results of the others stay in the report
     run.py --resume                     only what the last run left out, and figures that ended early; its rows stay, also those of sides that failed
     run.py --render                     no measuring: renders report.json again
-    run.py --publish                    also copies the page and its pictures into docs/, also with --render, if the report is complete, not quick, of one commit
+    run.py --publish                    also copies the page and its pictures into docs/ and quotes it in README, also with --render, if the report is complete, not quick, of one commit
                                         and its build, and nothing else used the machine. First waits for a quiet machine
 
 A process of its own measures each figure, with a time limit; nothing that it started outlives it. A figure that fails or gets stuck keeps its rows and does
@@ -299,8 +299,34 @@ def publish(out, report):
     shutil.rmtree(pictures, ignore_errors=True)
     shutil.copytree(out / "paper", pictures)
     (ROOT / _code.PAGE).write_text(page)
+    quote(ROOT / _code.README, page)
     (ROOT / _code.RECORD).write_text(json.dumps({"page": digest_of(page), **_earlier.record(report)}, indent=1) + "\n")
     return 0
+
+
+QUOTED, END = "<!-- docs/paper.md, in short: written by `make paper PUBLISH=1`, not by hand -->", "<!-- to here -->"
+
+
+def in_short(page):
+    """Returns the section of the page that README quotes."""
+    import _render
+
+    return page.partition(f"## {_render.IN_SHORT}\n\n")[2].partition("\n\n## ")[0]
+
+
+def quoted(readme):
+    """Returns (the text of README before the quoted results, these results, the text after them)."""
+    before, _, rest = readme.read_text().partition(f"{QUOTED}\n")
+    found, mark, after = rest.partition(END)
+    if not mark:
+        raise ValueError(f"{readme} has no place for the results: {QUOTED} ... {END}")
+    return before, found.strip("\n"), after
+
+
+def quote(readme, page):
+    """Puts the page's results in short between the marks in README."""
+    before, _, after = quoted(readme)
+    readme.write_text(f"{before}{QUOTED}\n{in_short(page)}\n{END}{after}")
 
 
 def digest_of(page):
@@ -308,11 +334,15 @@ def digest_of(page):
 
 
 def edited(root):
-    """Returns why docs/paper.md is not as it was published, or None. A page is never edited by hand: its words would not be of the commit that it names."""
+    """Returns why docs/paper.md, or what README quotes of it, is not as it was published, or None. A page is never edited by hand: its words would not be of the
+    commit that it names."""
     record = root / _code.RECORD
     if not record.exists():  # the page is older than records
         return None
-    return None if json.loads(record.read_text())["page"] == digest_of((root / _code.PAGE).read_text()) else f"{_code.PAGE} is not what run.py --publish wrote"
+    page = (root / _code.PAGE).read_text()
+    if json.loads(record.read_text())["page"] != digest_of(page):
+        return f"{_code.PAGE} is not what run.py --publish wrote"
+    return None if quoted(root / _code.README)[1] == in_short(page) else f"{_code.README} quotes other results than {_code.PAGE} has"
 
 
 def cannot_begin(machine):

@@ -1,4 +1,4 @@
-// JsonWriter: writes JSON text in order. It handles commas, quoting and numbers; the caller balances Begin and End calls.
+// JsonWriter: writes JSON text, value by value. It writes commas, quotes and escapes; the caller balances Begin and End calls.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class JsonWriter {
   JsonWriter& Number(double value);        // not finite: null
   JsonWriter& Fixed(int64_t thousandths);  // 1234 is 1.234
   JsonWriter& Bool(bool value);
-  std::string Take() { return std::move(text_); }
+  std::string Take() { return std::move(text_); }  // returns the text; the last call
 
  private:
   JsonWriter& Open(char c);

@@ -88,7 +88,7 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
                                                         pw::client::Link::Environment{&transport, &strand, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_ASSIGN_OR_RETURN(const auto metrics,
-                      pw::ServeMetrics(options.metrics, [&door](auto done) { door->GetMetrics(std::move(done)); }));
+                      pw::ServeMetrics(options.metrics, nullptr, [&door](auto done) { door->GetMetrics(std::move(done)); }));
   PW_LOG_INFO << "agent: jax programs connect to " << door->address() << "; the controller is at " << options.cluster.controller;
   PW_LOG_INFO << "agent: stopping: " << stop->Wait(options.exit_with_parent);
   return absl::OkStatus();

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -27,6 +29,7 @@
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/cluster_flags.h"
 #include "pathways/bin/controller_questions.h"
+#include "pathways/bin/examine_machine.h"
 #include "pathways/bin/issuer_flags.h"
 #include "pathways/bin/metrics_flags.h"
 #include "pathways/bin/page_flags.h"
@@ -60,6 +63,7 @@ struct Options {
   pw::MetricsFlags metrics;
   pw::PageFlags page;
   std::string usage_file;
+  std::string on_hang = "report";
   absl::Duration client_grace = absl::Minutes(10);
   absl::Duration host_grace = absl::Seconds(10);
   std::string listen_clients = "127.0.0.1:0";
@@ -123,7 +127,7 @@ void DeclareQuestions(Options* options, pw::Flags* flags) {
              "of --profile: a host keeps no more; what does not fit is missing, and the answer says so");
   flags->Add("token-create", &options->token_create, "ADDRESS",
              "do not serve: have the controller whose clients connect there make a token; prints a token file");
-  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: who it is for");
+  flags->Add("token-user", &options->new_token.user, "NAME", "of --token-create: the user whose token it is");
   flags->Add("token-role", &options->new_token.role, "user|operator|worker", "of --token-create: what its owner may do");
   flags->Add("token-expires", &options->new_token.expires, "DURATION",
              "of --token-create: how long it is valid; 0: until it is revoked");
@@ -137,7 +141,7 @@ void DeclareQuestions(Options* options, pw::Flags* flags) {
              "do not serve: print the limits of the users of the controller whose clients connect there, after changing those of "
              "--quota-user, if named");
   flags->Add("quota-user", &options->new_quota.user, "NAME",
-             "of --quota: whose limits; *: everybody's without limits of their own");
+             "of --quota: the user with these limits; *: all users without limits of their own");
   flags->Add("quota-sessions", &options->new_quota.sessions, "N|none", "of --quota: how many sessions at a time");
   flags->Add("quota-device-seconds", &options->new_quota.device_seconds, "S|none", "of --quota: device seconds a day (UTC)");
   flags->Add("quota-weight", &options->new_quota.weight, "W|none", "of --quota: the largest weight of a session");
@@ -167,15 +171,18 @@ void Declare(Options* options, pw::Flags* flags) {
              "where an address is not a Unix socket");
   flags->Add("operator-token-file", &options->operator_token_file, "PATH",
              "with --identity: where to keep a token file for this user, as an operator");
-  flags->Add("worker-token-file", &options->worker_token_file, "PATH", "likewise, for workers that this user starts");
+  flags->Add("worker-token-file", &options->worker_token_file, "PATH", "the same, for workers that this user starts");
   flags->Add("agent-token-file", &options->agent_token_file, "PATH",
-             "likewise, for the agent that serves programs without our package");
+             "the same, for the agent that serves programs without our package");
   pw::DeclareIssuer(&options->issuer, flags);
   pw::identity::DeclareCredentials(&options->credentials, "an operator's (of questions)", flags);
   pw::DeclareMetrics(&options->metrics, flags);
   pw::DeclarePage(&options->page, flags);
   flags->Add("usage-file", &options->usage_file, "PATH",
              "an SQLite file that keeps what each user has used by day (pathways usage); made if it is not there; default: none");
+  flags->Add("on-hang", &options->on_hang, "report|end",
+             "what follows when a computation hangs (--hang-limit): report: it is reported; end: its client's session ends too, "
+             "and the program gets an exception that says where it hangs. A client may ask for that itself");
   flags->Add(
       "client-grace", &options->client_grace, "DURATION",
       "how long a client whose connection is broken may stay away: its session and arrays wait for so long; 0: they end at once");
@@ -243,13 +250,13 @@ absl::StatusOr<std::vector<KeptToken>> KeepTokens(const Options& options, pw::id
   return kept;
 }
 
-// Renews the controller's certificate every day.
-void RenewDaily(pw::identity::ClusterIdentity* identity, pw::Timers* timers, pw::Executor* strand) {
+// Renews certificates every day.
+void RenewDaily(std::function<absl::Status()> renew, pw::Timers* timers, pw::Executor* strand) {
   timers->After(absl::Hours(24), strand, [=] {
-    if (const absl::Status status = identity->Renew(); !status.ok()) {
-      PW_LOG_ERROR << "the certificate was not renewed: " << status.message();
+    if (const absl::Status status = renew(); !status.ok()) {
+      PW_LOG_ERROR << "a certificate was not renewed: " << status.message();
     }
-    RenewDaily(identity, timers, strand);
+    RenewDaily(renew, timers, strand);
   });
 }
 
@@ -277,18 +284,52 @@ pw::PageContents ContentsOfPage(const std::shared_ptr<pw::controller::ClusterImp
   return contents;
 }
 
-absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+// Makes status reports describe this machine and the controller's certificates. `of_page`: null: the page has none. `examining` runs
+// tasks that may wait; it outlives the cluster.
+void DescribeItself(const Options& options, const pw::identity::ClusterIdentity* identity, std::shared_ptr<pw::net::Tls> of_page,
+                    pw::Executor* examining, pw::controller::ClusterOptions* cluster) {
+  const std::string folder_of_usage = options.usage_file.substr(0, options.usage_file.rfind('/') + 1);
+  const auto machine = std::make_shared<const pw::MachineExaminer>(
+      pw::MachineExaminer::Environment{{folder_of_usage, options.identity}, examining, nullptr});
+  cluster->examine_machine = [machine] { return machine->Examine(); };
+  cluster->list_certificates = [identity, of_page = std::move(of_page)] {
+    std::map<std::string, absl::Time> ends;
+    if (identity != nullptr) ends = {{"authority", identity->authority_ends()}, {"controller", identity->tls()->shown_until()}};
+    if (of_page != nullptr) ends["page"] = of_page->shown_until();
+    return ends;
+  };
+}
+
+// Tells the sessions of computations that hang.
+void TellOfHangs(pw::controller::ClusterImpl* cluster, const std::shared_ptr<pw::session::SessionService>& service) {
+  cluster->Post([cluster, weak = std::weak_ptr(service)] {
+    cluster->OnHang([cluster, weak](pw::SessionId session, const std::string& text) {
+      // Not inside the call of the part that watches the session, which may end.
+      cluster->Post([weak, session, text] {
+        if (const auto told = weak.lock()) told->OnHang(session, text);
+      });
+    });
+  });
+}
+
+absl::Status Check(const Options& options) {
+  if (options.on_hang != "report" && options.on_hang != "end")
+    return absl::InvalidArgumentError("--on-hang must be report or end");
   if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
   if (options.host_grace < absl::ZeroDuration() || options.host_grace > kLongestGrace)
     return absl::InvalidArgumentError(absl::StrCat("--host-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+  PW_RETURN_IF_ERROR(Check(options));
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   pw::WallClock wall_clock;
   std::unique_ptr<pw::usage::UsageWriter> usage;
-  std::unique_ptr<pw::ThreadPool> disk;
+  pw::ThreadPool disk("pw-usage", 1), examining("pw-disk", 1);
   if (!options.usage_file.empty()) {
-    disk = std::make_unique<pw::ThreadPool>("pw-usage", 1);
-    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, disk.get(), cluster_options.wall_clock));
+    PW_ASSIGN_OR_RETURN(usage, pw::usage::UsageWriter::Open(options.usage_file, &disk, cluster_options.wall_clock));
     PW_ASSIGN_OR_RETURN(cluster_options.used_today, usage->DeviceSecondsToday());
     cluster_options.store_usage = [&usage](std::vector<pw::usage::Entry> entries) { usage->Write(std::move(entries)); };
   }
@@ -299,6 +340,8 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.host_grace = options.host_grace;
   // Called before any client connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
+  PW_ASSIGN_OR_RETURN(const pw::PageSecurity security, pw::SecurePage(options.page, identity.get()));
+  DescribeItself(options, identity.get(), security.tls, &examining, &cluster_options);
   // Destroyed in the reverse order: clients, timers, connections, the executor and its remaining tasks, then the state.
   pw::SteadyClock clock;
   std::shared_ptr<pw::controller::ClusterImpl> cluster;
@@ -311,16 +354,20 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   sessions.grace = options.client_grace;
   sessions.make_key = pw::RandomKey;
   sessions.identity = identity.get();
+  sessions.end_on_hang = options.on_hang == "end";
   const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
+  TellOfHangs(cluster.get(), service);
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
-  PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, [cluster](auto done) {
+  PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, tls, [cluster](auto done) {
                         cluster->Post([cluster, done = std::move(done)]() mutable { cluster->GetMetrics(std::move(done)); });
                       }));
-  PW_ASSIGN_OR_RETURN(auto page, pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), &executor, &clock));
+  PW_ASSIGN_OR_RETURN(auto page,
+                      pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), security, &executor, &clock));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
-  if (identity != nullptr) RenewDaily(identity.get(), &timers, cluster.get());
+  if (identity != nullptr) RenewDaily([renewed = identity.get()] { return renewed->Renew(); }, &timers, cluster.get());
+  if (security.reload != nullptr) RenewDaily(security.reload, &timers, cluster.get());
   PW_ASSIGN_OR_RETURN(
       const auto issuer_keys,
       pw::IssuerKeyReader::Start(options.issuer, identity == nullptr ? nullptr : identity->issuer(), &timers, cluster.get()));

@@ -1,6 +1,6 @@
 // Sends an operator's requests to a controller: `pathways-controller --status ADDRESS`, `--trace ADDRESS`, `--profile ADDRESS`, `--share ADDRESS`,
 // `--suspend ADDRESS`, `--drain ADDRESS` and `--token-create ADDRESS`. ADDRESS is where the controller's clients connect.
-// Requests go over an observer's session (proto/pathways/v1/session.proto).
+// Requests go over a session that only observes: it has no arrays and computes nothing (proto/pathways/v1/session.proto).
 #pragma once
 
 #include <cstdint>
@@ -22,29 +22,29 @@ struct Asked {
   identity::CredentialOptions credentials;
 };
 
-// Returns the report (docs/status.md).
+// Returns the status report as JSON (docs/status.md).
 absl::StatusOr<std::string> AskForStatus(const Asked& asked);
-// Returns the report from the address where the controller's workers join.
+// Returns the same report. `asked` has the address where workers join, which answers without a session.
 absl::StatusOr<std::string> AskForStatusAsWorker(const Asked& asked);
 
-// Makes the cluster record for `duration`, on top of the time for the answer.
+// Makes the cluster record a trace for `duration`. Only the answer after that has to come within the timeout.
 absl::StatusOr<session::ClusterTrace> RecordTrace(const Asked& asked, absl::Duration duration);
 
 struct ProfileWanted {
   absl::Duration duration;
   uint64_t max_bytes = 0;  // of each host; 0: the most that a host keeps
 };
-// Takes the XSpaces of the hosts of a profile, one after another. An error ends the profile.
+// Takes the XSpaces (the events of one host, as XProf reads them), one host after another. RecordProfile stops at its first error.
 class ProfileWriter {
  public:
   virtual ~ProfileWriter() = default;
-  // A host's XSpace begins. `host` comes from the controller, and need not fit a file's name.
+  // Begins the XSpace of the host with this position in ClusterProfile::hosts. `host`, its name, need not be fit for a file's name.
   virtual absl::Status Begin(size_t number, const std::string& host) = 0;
   virtual absl::Status Write(std::string_view piece) = 0;
-  // `whole`: all of it has come.
+  // Ends the XSpace. `whole`: all of it was passed to Write.
   virtual absl::Status End(bool whole) = 0;
 };
-// Makes the cluster record a profile of all clients. Returns what the hosts have recorded, and the trace of the same time.
+// Makes the cluster record a profile of all clients. Returns the size of each host's XSpace, and the trace of the same time.
 absl::StatusOr<session::ClusterProfile> RecordProfile(const Asked& asked, const ProfileWanted& wanted, ProfileWriter* writer);
 
 // Drains a host, or undoes that. Returns the answer as JSON: {"moved": [slice, ...], "stuck": [{"slice", "why"}, ...]}.
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> Drain(const Asked& asked, const std::string& host, b
 // Suspends or resumes a client. Returns the answer as JSON: {"client", "arrays", "bytes"}.
 absl::StatusOr<std::string> Suspend(const Asked& asked, uint64_t client, bool resume);
 
-// Changes a client's share of the devices; INVALID_ARGUMENT, NOT_FOUND.
+// Changes a client's share of the devices, and returns the new share. NOT_FOUND for an unknown client; INVALID_ARGUMENT.
 absl::StatusOr<gang::Share> SetShare(const Asked& asked, uint64_t client, const gang::ShareChange& change);
 
 struct NewToken {
@@ -62,11 +62,11 @@ struct NewToken {
   absl::Duration expires = absl::ZeroDuration();  // zero: never
   int64_t uses = 0;                               // 0: any number
 };
-// Returns the text of a token file for the asked address.
+// Makes a token. Returns the text of a token file (identity/token_file.h) for the asked address.
 absl::StatusOr<std::string> CreateToken(const Asked& asked, const NewToken& wanted);
-// Returns a JSON array.
+// Returns the tokens as a JSON array, without their secrets.
 absl::StatusOr<std::string> ListTokens(const Asked& asked);
-absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& id);
+absl::StatusOr<std::string> RevokeToken(const Asked& asked, const std::string& id);  // returns {"revoked": id}
 
 // New limits of a user, as text: a number, "none" for no limit, empty for no change.
 struct NewQuota {

@@ -150,6 +150,8 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
              "the most private memory of each process that runs them; 0: no limit");
   flags->Add("python-processes", &options->python_rights.processes, "N",
              "the most processes and threads of --python-user on this host; 0: no limit");
+  flags->Add("python-seconds", &options->python_rights.seconds, "SECONDS",
+             "the most time of a call of such a function; its process is ended then; 0: no limit");
   flags->Add("shared-memory", &options->shared_memory,
              "hand large arrays to other processes of this machine in shared memory; --no-shared-memory: send them as to another "
              "machine");
@@ -209,7 +211,11 @@ DeviceHost::DeviceHost(DeviceHostOptions options, const Environment& environment
       compile_pool_("pw-compile", options_.compile_threads),
       disk_("pw-disk", kDiskThreads),
       python_threads_(std::make_shared<GrowingPool>("pw-python")),
-      strand_(environment.executor) {}
+      strand_(environment.executor),
+      machine_(std::make_shared<const MachineExaminer>(
+          MachineExaminer::Environment{{options_.compile_cache, options_.persistence_directory, options_.users_directory},
+                                       &disk_,
+                                       environment.credentials.tls})) {}
 
 DeviceHost::~DeviceHost() = default;
 
@@ -258,7 +264,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.limits.staging_bytes = options_.staging_limit > 0 ? options_.staging_limit : HalfOfMemory();
   worker.checksum = options_.checksum;
   worker.shares_memory = options_.shared_memory;
-  worker.examine_machine = ExamineMachine;
+  worker.examine_machine = [machine = machine_] { return machine->Examine(); };
+  worker.native_stacks = environment_.native_stacks;
   return worker;
 }
 

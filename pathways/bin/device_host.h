@@ -20,6 +20,7 @@
 #include "pathways/base/threads/strand.h"
 #include "pathways/base/threads/thread_pool.h"
 #include "pathways/base/threads/timer_queue.h"
+#include "pathways/bin/examine_machine.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/launches.h"
 #include "pathways/identity/credentials.h"
@@ -67,11 +68,11 @@ struct DeviceHostOptions {
 
 // Add the command-line flags for the two parts of the options: devices, and place.
 void DeclareDevices(DeviceHostOptions* options, Flags* flags);
-// Returns whether the hosts of the island are a world from their start.
+void DeclarePlace(DeviceHostOptions* options, Flags* flags);
+// Returns whether the hosts of the island are a world (device/world.h) from their start.
 inline bool IslandIsWorld(const DeviceHostOptions& options) { return options.island_hosts > 1; }
 // Returns the place of this host in its island's world, for WorldLink.
 worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials);
-void DeclarePlace(DeviceHostOptions* options, Flags* flags);
 
 // Returns the path of the plugin: options.plugin if it is set, else the default.
 std::string PluginPath(const DeviceHostOptions& options);
@@ -85,12 +86,13 @@ class DeviceHost {
     net::Transport* lanes;               // to clients (lanes/lane_end.h); null: clients cannot connect to this host
     identity::Credentials credentials;   // of the transports
     worker::WorldLink* world = nullptr;  // the host's place in the world of its island; null: the island is none
+    std::function<std::string()> native_stacks = nullptr;  // of worker::Environment
   };
   // Called at most once, on any thread, when the host has ended for good without Stop. The status gives the reason; the process should end.
   using Finished = std::function<void(const absl::Status&)>;
 
-  // Loads the plugin, which finds the devices, and before that forms the island's world, if it is one: then it blocks until all of its
-  // hosts have come, or the world is stopped. The members of `environment` outlive the host.
+  // Loads the plugin, which finds the devices. If the island is a world, first forms it, and blocks until all of its hosts have come
+  // or the world is stopped. The members of `environment` outlive the host.
   static absl::StatusOr<std::unique_ptr<DeviceHost>> Create(DeviceHostOptions options, const Environment& environment);
   ~DeviceHost();
 
@@ -122,6 +124,7 @@ class DeviceHost {
   std::shared_ptr<Executor> python_threads_;  // each waits for a Python process
   Strand strand_;
   int next_launch_id_ = 0;
+  std::shared_ptr<const MachineExaminer> machine_;
   std::atomic<worker::ControllerLink*> link_for_peers_ = nullptr;
   std::unique_ptr<net::Listener> peers_, lanes_;
   std::unique_ptr<worker::ControllerLink> link_;

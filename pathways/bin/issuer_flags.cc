@@ -68,7 +68,7 @@ void DeclareIssuer(IssuerFlags* options, Flags* flags) {
   flags->Add("oidc-user-claim", &options->issuer.user_claim, "CLAIM",
              "of --oidc-issuer: the field of a token with the user's name");
   flags->Add("oidc-operators", &options->issuer.operators, "CLAIM=VALUE",
-             "of --oidc-issuer: users whose field CLAIM is VALUE, or has it in its list, are operators; default: nobody is");
+             "of --oidc-issuer: users whose field CLAIM is VALUE, or has it in its list, are operators; default: none");
   flags->Add("oidc-keys", &options->keys, "URL|PATH",
              "of --oidc-issuer: its key set (JWKS), read again every five minutes; default: where the provider says that it is");
   flags->Add("oidc-ca", &options->authorities, "PATH",

@@ -31,8 +31,8 @@ absl::StatusOr<std::optional<identity::Issuer>> IssuerOf(const IssuerFlags& opti
 // Reads the keys once, and blocks for it, until `stop` can be read. The error says which document could not be read, and why.
 absl::StatusOr<identity::KeySet> ReadIssuerKeys(const IssuerFlags& options, int stop);
 
-// Keeps the keys of an issuer as they are published: reads them at once, every five minutes, half a minute after a failure, and when a
-// token names an unknown key, but then at most every ten seconds. A failure is logged, and the last keys stay in force.
+// Keeps the keys of an issuer as they are published. Reads them at once, every five minutes, and half a minute after a failure; also when
+// a token names an unknown key, but at most every ten seconds. A failure is logged, and the last keys stay in force.
 class IssuerKeyReader : public std::enable_shared_from_this<IssuerKeyReader> {
  public:
   // Returns null if the flags name no issuer. `issuer` belongs to `strand`. All outlive the reader.

@@ -114,7 +114,7 @@ void DeclareLocalCluster(LocalClusterOptions* options, Flags* flags) {
              "unix:PATH, or HOST:PORT with --tls off; "
              "default: nowhere");
   flags->Add("tls", &options->tls, "on|off",
-             "off: --listen-clients may be HOST:PORT, where everybody is let in and nothing is encrypted");
+             "off: --listen-clients may be HOST:PORT, where any client is let in and nothing is encrypted");
   DeclareDevices(&options->host, flags);
   flags->Add("island", &options->host.island, "NAME", "a name for the island of this one host");
   flags->Add("host-name", &options->host.host_name, "NAME", "a name for this host; default: its network name");

@@ -40,32 +40,35 @@ void Answer(const MetricsSource& source, const std::string& token, const http::R
 }  // namespace
 
 void DeclareMetrics(MetricsFlags* options, Flags* flags) {
-  flags->Add("listen-metrics", &options->listen, "ADDRESS",
-             "show metrics to Prometheus at http://ADDRESS/metrics: HOST:PORT of this machine alone (port 0 picks a free one), "
-             "or unix:PATH; default: nowhere");
+  flags->Add(
+      "listen-metrics", &options->listen, "ADDRESS",
+      "show metrics to Prometheus at http://ADDRESS/metrics: HOST:PORT (port 0 picks a free one), or unix:PATH. An "
+      "address that other machines reach has HTTPS, with the certificate of this process in the cluster; default: nowhere");
   flags->Add("metrics-token-file", &options->token_file, "PATH",
              "of --listen-metrics on a port: a file with the secret that a reader shows, as 'Authorization: Bearer SECRET'");
   flags->Add("metrics-port-file", &options->port_file, "PATH", "file for that address, once it is listened on");
 }
 
-absl::StatusOr<std::unique_ptr<http::Server>> ServeMetrics(const MetricsFlags& options, MetricsSource source) {
+absl::StatusOr<std::unique_ptr<http::Server>> ServeMetrics(const MetricsFlags& options, std::shared_ptr<net::Tls> tls,
+                                                           MetricsSource source) {
   if (options.listen.empty()) return nullptr;
   PW_ASSIGN_OR_RETURN(const net::Address address, net::ParseAddress(options.listen));
-  if (!StaysOnThisMachine(address)) {
+  const bool stays = StaysOnThisMachine(address);
+  if (!stays && tls == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen-metrics=", options.listen,
-                     ": other machines reach that address, and metrics are not encrypted; "
+                     ": other machines reach that address, and this process has no certificate to encrypt metrics with; "
                      "listen on 127.0.0.1, and let a Prometheus or a proxy of this machine read them"));
   }
   PW_ASSIGN_OR_RETURN(const std::string token, TokenFor(options, address));
+  http::Server::Handler handler = [source = std::move(source), token](const http::Request& request, http::Server::Answer answer) {
+    Answer(source, token, request, std::move(answer));
+  };
   PW_ASSIGN_OR_RETURN(auto server,
-                      http::Server::Listen(options.listen, [source = std::move(source), token](const http::Request& request,
-                                                                                               http::Server::Answer answer) {
-                        Answer(source, token, request, std::move(answer));
-                      }));
+                      http::Server::Listen(options.listen, std::move(handler), {.tls = stays ? nullptr : std::move(tls)}));
   const std::string listening(absl::StripPrefix(server->address(), "tcp:"));
   if (!options.port_file.empty()) PW_RETURN_IF_ERROR(WritePortFile(options.port_file, listening));
-  PW_LOG_INFO << "metrics are at " << listening << ", path /metrics";
+  PW_LOG_INFO << "metrics are at " << (stays ? "" : "https://") << listening << ", path /metrics";
   return server;
 }
 

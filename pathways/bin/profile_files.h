@@ -1,8 +1,8 @@
 // ProfileFiles: writes the XSpaces of a profile into a folder, each as HOST.xplane.pb. TensorBoard and XProf open the folder if it is
 // LOGDIR/plugins/profile/NAME.
 //
-// A file has its name only once all of it has come. Names of hosts come from the controller: a file's name has letters, digits, '.', '_' and
-// '-' alone, and no two hosts have the same.
+// A file gets its name once all of it has come; until then it is NAME.part. Names of hosts come from the controller and may be anything. So
+// the name of a file has letters, digits, '.', '_' and '-' alone, and no two hosts have the same.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,7 @@ class ProfileFiles final : public ProfileWriter {
   absl::Status Begin(size_t number, const std::string& host) override;
   absl::Status Write(std::string_view piece) override;
   absl::Status End(bool whole) override;
-  // Writes a file beside them.
+  // Writes another file into the folder.
   absl::Status WriteWhole(const std::string& name, std::string_view contents);
 
   // The names of the files that were written, by the numbers of their hosts.

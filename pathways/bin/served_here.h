@@ -8,7 +8,7 @@
 
 namespace pw {
 
-bool StaysOnThisMachine(const net::Address& address);
+bool StaysOnThisMachine(const net::Address& address);  // only processes of this machine can connect to it
 
 // Returns the secret in a file, its first word. `flag` is the flag that names the file. INVALID_ARGUMENT: none, or a short one.
 absl::StatusOr<std::string> ReadSecret(const std::string& flag, const std::string& path);

@@ -3,9 +3,9 @@
 
 namespace pw {
 
-// Runs the program of this process again, with the same arguments and environment, in the same process: who started it sees no end.
-// Threads and memory are gone, and all open files but standard input, output and error. If that fails, it logs why, and the process ends with
-// an error, so that who started it starts another.
+// Runs the program of this process again, with the same arguments and environment. The process stays the same, so its parent sees no end.
+// Its threads and memory are gone, and all open files but standard input, output and error. If that fails, logs the reason and ends the
+// process with an error, so that the parent starts another.
 [[noreturn]] void StartAnew();
 
 }  // namespace pw

@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/memory/machine_memory.h"
 #include "pathways/base/process/flags.h"
 #include "pathways/base/process/open_files.h"
 #include "pathways/base/process/stop_signal.h"
+#include "pathways/base/process/thread_stacks.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/thread_pool.h"
@@ -56,7 +58,7 @@ void Declare(Options* options, pw::Flags* flags) {
       "persistence-directory", &options->host.persistence_directory, "DIR",
       "clients of this process's user, and operators, may have arrays saved below this folder and loaded from it; default: none");
   flags->Add("users-directory", &options->host.users_directory, "DIR",
-             "likewise the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
+             "the same for the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
   flags->Add("object-directory", &options->host.object_directory, "DIR",
              "keeps arrays that clients save to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT, or DIR/users/USER/gs/BUCKET/OBJECT; "
              "default: "
@@ -106,7 +108,8 @@ struct OneHost {
     PW_ASSIGN_OR_RETURN(host, pw::DeviceHost::Create(options.host, environment));
     PW_RETURN_IF_ERROR(host->Join(std::move(finished)));
     joined.store(host.get());
-    PW_ASSIGN_OR_RETURN(metrics, pw::ServeMetrics(options.metrics, [this](auto done) { host->GetMetrics(std::move(done)); }));
+    PW_ASSIGN_OR_RETURN(metrics, pw::ServeMetrics(options.metrics, environment.credentials.tls,
+                                                  [this](auto done) { host->GetMetrics(std::move(done)); }));
     return absl::OkStatus();
   }
   // A device runtime cannot enter another world, so the process starts anew. Wakes main for that.
@@ -123,6 +126,9 @@ struct OneHost {
     if (world != nullptr) world->Stop(reason);
   }
 };
+
+// Returns the stacks of this process's threads, with the names that this program's own file has.
+std::string Stacks() { return pw::StacksOfThreads(absl::Symbolize); }
 
 // Waits until the process should stop, then ends it.
 template <class Hosts>
@@ -178,8 +184,8 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
   absl::Status outcome;
   starter.Post([&] {
     const auto finished = pw::StopProcess(&outcome);
-    const absl::Status started =
-        host.Start(options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get()}, finished);
+    const absl::Status started = host.Start(
+        options, {&executor, &clock, &timers, &transport, &transport, credentials, host.world.get(), Stacks}, finished);
     if (!started.ok() && !host.stopping.load()) finished(started);
   });
   WaitAndStop(options, stop, &host, &outcome);
@@ -188,6 +194,7 @@ absl::Status Run(const Options& options, pw::StopSignal* stop) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  absl::InitializeSymbolizer(argv[0]);
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
   setenv("TF_CPP_MIN_LOG_LEVEL", "3", 0);  // hides XLA's log lines; its errors come as statuses

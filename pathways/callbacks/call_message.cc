@@ -1,39 +1,31 @@
 #include "pathways/callbacks/call_message.h"
 
-#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "google/protobuf/struct.pb.h"
-#include "google/protobuf/util/json_util.h"
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/buffers/dtype.h"
+#include "pathways/json/json.h"
 
 namespace pw::callbacks {
 namespace {
 
-using google::protobuf::Struct;
-using google::protobuf::Value;
-
-// JSON numbers are doubles: exact for every call number and size that occurs.
-constexpr double kMaxExact = 9007199254740992.0;
-
-absl::StatusOr<uint64_t> Number(const Value& value, absl::string_view name) {
-  const double number = value.number_value();
-  if (value.kind_case() != Value::kNumberValue || number < 0 || number > kMaxExact || number != std::floor(number)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be a number that counts something"));
-  }
-  return static_cast<uint64_t>(number);
+absl::StatusOr<uint64_t> Number(const JsonValue& value, absl::string_view name) {
+  const std::optional<uint64_t> number = CountOf(value);
+  if (!number.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be a whole number, not negative"));
+  return *number;
 }
 
-const Value& Field(const Struct& header, const std::string& name) {
-  const auto field = header.fields().find(name);
-  return field == header.fields().end() ? Value::default_instance() : field->second;
+// Returns the field; a value of no kind if there is none.
+const JsonValue& Field(const JsonObject& header, const std::string& name) {
+  const JsonValue* field = FindField(header, name);
+  return field == nullptr ? JsonValue::default_instance() : *field;
 }
 
-absl::Status ParseFailure(const Struct& header, PythonMessage* message) {
+absl::Status ParseFailure(const JsonObject& header, PythonMessage* message) {
   PW_ASSIGN_OR_RETURN(const uint64_t code, Number(Field(header, "code"), "code"));
   if (code == 0) return absl::InvalidArgumentError("a failure must have a code");
   message->status = StatusFrom(static_cast<int>(code), Field(header, "message").string_value());
@@ -56,10 +48,9 @@ std::string EncodeCall(uint64_t number, const session::HostCall& call) {
 }
 
 absl::StatusOr<PythonMessage> ParseHeader(const std::string& json) {
-  Struct header;
-  if (!google::protobuf::util::JsonStringToMessage(json, &header).ok()) {
-    return absl::InvalidArgumentError("the header is not a JSON object");
-  }
+  absl::StatusOr<JsonObject> parsed = ParseJson(json);
+  if (!parsed.ok()) return absl::InvalidArgumentError("the header is not a JSON object");
+  const JsonObject& header = *parsed;
   PythonMessage message;
   message.companion = Field(header, "companion").string_value();
   if (!message.companion.empty()) return message;
@@ -68,7 +59,7 @@ absl::StatusOr<PythonMessage> ParseHeader(const std::string& json) {
     PW_RETURN_IF_ERROR(ParseFailure(header, &message));
     return message;
   }
-  for (const Value& value : Field(header, "results").list_value().values()) {
+  for (const JsonValue& value : Field(header, "results").list_value().values()) {
     PW_ASSIGN_OR_RETURN(const uint64_t bytes, Number(value, "results"));
     message.result_bytes.push_back(bytes);
   }

@@ -21,9 +21,9 @@ class CallSocket {
   // The front door. `add` and `remove` are called on its strand, on which `post` runs tasks.
   struct Door {
     std::function<void(absl::AnyInvocable<void() &&> task)> post;
-    // The process with this token answers calls. An error ends the connection.
+    // Lets the process with this token answer the calls of the sessions that have the token. An error ends the connection.
     std::function<absl::Status(const std::string& token, std::shared_ptr<session::HostCallHandler> handler)> add;
-    std::function<void(const std::string& token)> remove;
+    std::function<void(const std::string& token)> remove;  // the process has gone
   };
 
   // Makes the socket, accessible to this user only, and replaces an old socket file at `path`. UNAVAILABLE: it cannot be made.

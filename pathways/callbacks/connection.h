@@ -1,11 +1,12 @@
-// Connection: one connection of a Python process to the callback socket of a front door (call_message.h). The process first sends
-// its token, which names the sessions whose calls it answers. Then this side sends calls, and the process sends answers.
+// Connection: one connection of a Python process to the callback socket, by which its functions are called (call_message.h). The socket
+// belongs to the front door, the agent or plugin that has the process's sessions. The process first sends its token, which names the
+// sessions whose calls it answers. Then this side sends calls, and the process sends answers.
 //
 // Invariants:
 //   CX-1  the first message, and no other, is the token. It registers the connection's Caller (caller.h) with the front door; a
 //         refused token ends the connection. The end of the connection removes the Caller and calls its OnClosed
 //   CX-2  calls are written whole, one after another, in the order of Write
-//   CX-3  an answer that is too large is read to its end and becomes RESOURCE_EXHAUSTED, so that later answers can be read
+//   CX-3  an answer that is too large is read to its end and becomes RESOURCE_EXHAUSTED. Later answers can still be read
 // Every method runs on the thread of the callback socket (call_socket.h). Pending reads and writes keep the connection alive. The Caller
 // lives on the strand of the front door: all calls of it are posted there.
 #pragma once

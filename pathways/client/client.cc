@@ -177,7 +177,9 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const Options& options) 
   state->way = std::make_unique<Way>(options, credentials);
   state->cluster = &state->way->cluster;
   state->timers = &state->way->timers;
-  return Open(std::move(state), {options.description, options.share});
+  session::NewSession wanted{options.description, options.share};
+  wanted.ends_on_hang = options.ends_on_hang;
+  return Open(std::move(state), std::move(wanted));
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Open(session::Cluster* cluster, Timers* timers, std::string description,

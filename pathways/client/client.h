@@ -84,6 +84,7 @@ class Client {
     std::string controller;                        // its address for clients
     std::string description;                       // for people: shown by `pathways status`
     gang::ShareChange share = {};                  // of the devices' time, if not the default
+    bool ends_on_hang = false;                     // the session, when one of its computations hangs
     absl::Duration timeout = absl::Seconds(30);    // how long Connect tries
     identity::CredentialOptions credentials = {};  // needed unless the address is a Unix socket
     std::string remedy = {};                       // a sentence for the user, added to the error of a lost session

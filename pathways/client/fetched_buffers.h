@@ -1,5 +1,5 @@
-// FetchedBuffers: the host buffers that copies of arrays fill, until they are deleted. A buffer may be looked up, and deleted,
-// before its bytes have arrived.
+// FetchedBuffers: the host memory into which a session copies arrays from devices. A copy names a new buffer, which lasts until the
+// program deletes it. The program may look a buffer up, or delete it, before its bytes have arrived.
 //
 // Invariant FB-1: each lookup is answered once: by Fill, by End, or at once. Strand-confined.
 #pragma once
@@ -23,14 +23,15 @@ class FetchedBuffers {
   // `executor` runs the answers of Lookup and End, never inside these calls.
   explicit FetchedBuffers(Executor* executor) : executor_(executor) {}
 
-  // Adds a buffer that Fill will fill. ALREADY_EXISTS if it is 0 or known.
+  // Adds a buffer without bytes, which Fill will give. ALREADY_EXISTS if `buffer` is 0 or in the table.
   absl::Status Begin(Handle buffer);
-  // Gives the buffer its bytes, and answers the lookups that wait for them inside the call. An error ends the buffer.
+  // Gives the buffer its bytes, or an error, which removes it. Answers the lookups that wait for them inside the call.
   void Fill(Handle buffer, const absl::StatusOr<Bytes>& data);
-  // Answers the bytes when they are there. NOT_FOUND if no copy has named the buffer.
+  // Calls `done` with the bytes when they have arrived. NOT_FOUND if the buffer is not in the table.
   void Lookup(Handle buffer, session::ResultCallback<Bytes> done);
+  // Removes the buffer, at the latest when its bytes have arrived and lookups that wait for them have their answers. NOT_FOUND: as above.
   absl::Status Delete(Handle buffer);
-  // Forgets all buffers. Lookups that wait get the error, which is not OK, and so does every later use of an unknown buffer.
+  // Removes all buffers because the session has ended. Lookups that wait get `error`; later calls get it instead of NOT_FOUND.
   void End(const absl::Status& error);
 
  private:

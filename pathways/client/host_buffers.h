@@ -1,17 +1,17 @@
 // HostBuffers: the bytes that a client puts into arrays, until they have reached their hosts. Small buffers, and strings, go to
-// the controller in a frame of the session. All others stay here: hosts request them, until the controller says that all hosts
-// have them. Lanes owns it.
+// the controller in a frame of the session. All others stay here until the controller says that all hosts have them; meanwhile
+// hosts request them. Lanes owns the HostBuffers.
 //
-// Room. A client announces a large buffer before it stores it. It gets leave when the buffer fits into the limit together with
+// Room. A client announces a large buffer before it stores it. It is admitted when the buffer fits into the limit together with
 // the buffers held here; room becomes free as hosts take buffers. If no buffer here is on its way to a host, waiting would not
-// help, and leave is given beyond the limit. Results of host calls are kept even without room: a program waits for them.
+// help, and it is admitted beyond the limit. Results of host calls are kept even without room: a program waits for them.
 //
 // Pure: sends through Ways, and knows no connection. Strand-confined.
 //
 // Invariants:
 //   HB-1  each buffer takes one way, whether Store or Make comes first
 //   HB-2  a host that asks for a buffer gets its bytes or an error, now or when the buffer is stored
-//   HB-3  leave is given once for each announcement; for large buffers, in order
+//   HB-3  each announced buffer is admitted once; large buffers in order
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,9 @@ class HostBuffers {
 
   HostBuffers(const Limits& limits, Ways ways) : limits_(limits), ways_(std::move(ways)) {}
 
-  // `admitted` may be called inside this call.
+  // Calls `admitted` when the buffer may be stored, perhaps inside this call.
   void Announce(Handle buffer, int64_t bytes, session::StatusCallback admitted);
-  // The announced buffer will not be stored.
+  // Frees the room of an announced buffer that will not be stored.
   void Forget(Handle buffer);
   // Stores the bytes, or the reason why there are none.
   void Store(Handle buffer, absl::StatusOr<Bytes> data);
@@ -59,11 +59,11 @@ class HostBuffers {
   // Stores bytes that hosts will request, even if they are few. REQUIRES: there are some; the buffer is new.
   void Offer(Handle buffer, Bytes data);
 
-  void OnWant(HostId host, Handle buffer, uint64_t offset, uint64_t total_bytes);
+  void OnWant(HostId host, Handle buffer, uint64_t offset, uint64_t total_bytes);  // a host requests the bytes from `offset` on
   // Forgets the requests of the host, which will ask again.
   void OnLaneBroken(HostId host);
-  void OnDone(Handle buffer);
-  // Calls the callbacks of announcements that wait for room.
+  void OnDone(Handle buffer);  // all hosts have the buffer
+  // Calls the callbacks of announcements that wait for room with this status.
   void End(const absl::Status& status);
 
   int64_t kept_bytes() const { return kept_; }

@@ -1,5 +1,6 @@
-// NodeCalls: calls that nodes of programs make to Python functions of this process (SessionHostCall). NodeCalls fetches the
-// operands and makes the results host buffers; both travel by lane. Strand-confined.
+// NodeCalls: answers the calls of Python functions that are nodes of a program (`@pw.program`). The controller sends such a call
+// (SessionHostCall, session.proto) when the operands have values. NodeCalls fetches the operands from the hosts, calls the handler, and
+// offers each result to the hosts as a host buffer. Both ways, the bytes go by lane (lanes/lane_end.h). Strand-confined.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,11 @@ class NodeCalls {
  public:
   // The parts of the session that calls use.
   struct Owner {
-    // Fetches an array by lane. `bytes`: its size, if known.
+    // Fetches an array from the hosts. `bytes`: its size, if known.
     std::function<void(session::Handle array, std::optional<int64_t> bytes, session::ResultCallback<Bytes> done)> fetch;
-    // Makes a host buffer of the bytes, which goes by lane; returns its handle.
+    // Makes a host buffer of the bytes, which hosts can ask for. Returns the buffer's handle.
     std::function<session::Handle(Bytes data)> offer;
+    // Sends the reply to the controller.
     std::function<void(::pathways::v1::SessionRequest request)> send;
   };
   explicit NodeCalls(Owner owner) : owner_(std::move(owner)) {}

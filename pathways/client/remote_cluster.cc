@@ -59,6 +59,7 @@ void RemoteCluster::OpenSession(session::NewSession wanted, ResultCallback<std::
   Link::Options link = LinkOptions(std::move(wanted.description));
   if (wanted.share.weight.has_value()) link.hello.set_weight(*wanted.share.weight);
   if (wanted.share.priority.has_value()) link.hello.set_priority(*wanted.share.priority);
+  link.hello.set_ends_on_hang(wanted.ends_on_hang);
   Open(std::move(link), [this, done = std::move(done)](absl::StatusOr<std::shared_ptr<RemoteSession>> session) mutable {
     if (!session.ok()) {
       SayRefusal(session.status());

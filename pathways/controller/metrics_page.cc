@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,33 @@ void AddCluster(const StatusReport& report, MetricsText* text) {
       .Value(static_cast<double>(report.translated_programs));
   text->Counter("pathways_controller_array_bytes_total", "Bytes of clients' arrays that have passed through the controller.")
       .Value(static_cast<double>(report.array_bytes));
+}
+
+void AddCertificates(const StatusReport& report, MetricsText* text) {
+  text->Gauge("pathways_certificate_seconds", "Seconds until a certificate of the controller ends, by its name.");
+  for (const auto& [name, seconds] : report.certificates) text->Value({{"certificate", name}}, seconds);
+}
+
+// Adds what the hosts have found out about their machines.
+void AddMachines(const std::vector<NamedHost>& hosts, MetricsText* text) {
+  const auto add = [&](const std::function<std::optional<double>(const HostStatus&)>& read) {
+    for (const NamedHost& one : hosts) {
+      if (!one.status->examination.has_value()) continue;
+      if (const std::optional<double> value = read(*one.status); value.has_value()) text->Value(one.labels, *value);
+    }
+  };
+  const auto of_disk = [](const HostStatus& host, uint64_t bytes) {
+    return host.examination->disk_total_bytes() == 0 ? std::nullopt : std::optional<double>(static_cast<double>(bytes));
+  };
+  text->Gauge("pathways_host_clock_ahead_seconds", "The host's clock minus the controller's, at least; negative: it is behind.");
+  add([](const HostStatus& host) { return std::optional<double>(host.clock_ahead_seconds); });
+  text->Gauge("pathways_host_disk_free_bytes",
+              "Free bytes of the fullest disk with the host's log, compiled programs or files of clients.");
+  add([&](const HostStatus& host) { return of_disk(host, host.examination->disk_free_bytes()); });
+  text->Gauge("pathways_host_disk_bytes", "The size of that disk.");
+  add([&](const HostStatus& host) { return of_disk(host, host.examination->disk_total_bytes()); });
+  text->Gauge("pathways_host_certificate_seconds", "Seconds until the host's certificate ends.");
+  add([](const HostStatus& host) { return host.certificate_seconds; });
 }
 
 void AddHosts(const std::vector<NamedHost>& hosts, MetricsText* text) {
@@ -198,7 +226,9 @@ std::string ToMetricsPage(const StatusReport& report) {
   MetricsText text;
   const std::vector<NamedHost> hosts = NamedHosts(report);
   AddCluster(report, &text);
+  AddCertificates(report, &text);
   AddHosts(hosts, &text);
+  AddMachines(hosts, &text);
   AddHealth(hosts, &text);
   AddHostMetrics(hosts, &text);
   AddDevices(report, hosts, &text);

@@ -32,10 +32,16 @@ StatusReport ReportOfTwoHosts() {
   one.bytes_sent = 4096;
   one.commands["execute"] = 12;
   one.health.emplace().set_memory_waits(3);
+  auto& machine = one.examination.emplace();
+  machine.set_disk_free_bytes(3);
+  machine.set_disk_total_bytes(100);
+  one.clock_ahead_seconds = -1.5;
+  one.certificate_seconds = 86400;
   auto& metrics = one.metrics.emplace();
   metrics.set_device_microseconds(2.5e6);
   metrics.mutable_memory()->add_devices()->set_used_bytes(512);
   report.hosts[HostId(1)].state = "silent";
+  report.certificates["page"] = 9;
   ClientStatus client;
   client.session = SessionId(7);
   client.description = "jax client at x";
@@ -48,18 +54,26 @@ StatusReport ReportOfTwoHosts() {
 
 TEST(MetricsPage, ShowsHostsDevicesAndClients) {
   const std::string page = ToMetricsPage(ReportOfTwoHosts());
-  for (const char* line :
-       {"pathways_controller_info{version=\"1.2\",platform=\"cpu\",policy=\"share\"} 1\n", "pathways_grants_total 17\n",
-        "pathways_hosts{state=\"up\"} 1\n", "pathways_hosts{state=\"silent\"} 1\n",
-        "pathways_host_up{island=\"rack1\",host=\"one\"} 1\n", "pathways_host_up{island=\"rack1\",host=\"t\\\"wo\"} 0\n",
-        "pathways_host_sent_bytes_total{island=\"rack1\",host=\"one\"} 4096\n",
-        "pathways_host_commands_total{island=\"rack1\",host=\"one\",kind=\"execute\"} 12\n",
-        "pathways_host_memory_waits{island=\"rack1\",host=\"one\"} 3\n",
-        "pathways_host_device_seconds_total{island=\"rack1\",host=\"one\"} 2.5\n",
-        "pathways_device_memory_used_bytes{island=\"rack1\",host=\"one\",device=\"0\"} 512\n",
-        "pathways_client_info{client=\"7\",description=\"jax client at x\"} 1\n",
-        "pathways_client_device_seconds_total{client=\"7\"} 1.5\n", "pathways_client_computations_waiting{client=\"7\"} 5\n",
-        "pathways_client_weight{client=\"7\"} 2\n"}) {
+  for (const char* line : {"pathways_controller_info{version=\"1.2\",platform=\"cpu\",policy=\"share\"} 1\n",
+                           "pathways_grants_total 17\n",
+                           "pathways_hosts{state=\"up\"} 1\n",
+                           "pathways_hosts{state=\"silent\"} 1\n",
+                           "pathways_host_up{island=\"rack1\",host=\"one\"} 1\n",
+                           "pathways_host_up{island=\"rack1\",host=\"t\\\"wo\"} 0\n",
+                           "pathways_host_sent_bytes_total{island=\"rack1\",host=\"one\"} 4096\n",
+                           "pathways_host_commands_total{island=\"rack1\",host=\"one\",kind=\"execute\"} 12\n",
+                           "pathways_host_memory_waits{island=\"rack1\",host=\"one\"} 3\n",
+                           "pathways_host_device_seconds_total{island=\"rack1\",host=\"one\"} 2.5\n",
+                           "pathways_device_memory_used_bytes{island=\"rack1\",host=\"one\",device=\"0\"} 512\n",
+                           "pathways_client_info{client=\"7\",description=\"jax client at x\"} 1\n",
+                           "pathways_client_device_seconds_total{client=\"7\"} 1.5\n",
+                           "pathways_client_computations_waiting{client=\"7\"} 5\n",
+                           "pathways_host_disk_free_bytes{island=\"rack1\",host=\"one\"} 3\n",
+                           "pathways_host_disk_bytes{island=\"rack1\",host=\"one\"} 100\n",
+                           "pathways_host_clock_ahead_seconds{island=\"rack1\",host=\"one\"} -1.5\n",
+                           "pathways_host_certificate_seconds{island=\"rack1\",host=\"one\"} 86400\n",
+                           "pathways_certificate_seconds{certificate=\"page\"} 9\n",
+                           "pathways_client_weight{client=\"7\"} 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }
@@ -68,6 +82,13 @@ TEST(MetricsPage, LeavesOutWhatAHostDidNotAnswer) {
   const std::string page = ToMetricsPage(ReportOfTwoHosts());
   EXPECT_THAT(page, Not(HasSubstr("pathways_host_memory_waits{island=\"rack1\",host=\"t")));
   EXPECT_THAT(page, Not(HasSubstr("device=\"1\"")));
+  EXPECT_THAT(page, Not(HasSubstr("pathways_host_disk_bytes{island=\"rack1\",host=\"t")));
+}
+
+TEST(MetricsPage, ADiskThatWasNotMeasuredYetIsLeftOut) {
+  StatusReport report = ReportOfTwoHosts();
+  report.hosts[HostId(0)].examination.emplace();
+  EXPECT_THAT(ToMetricsPage(report), Not(HasSubstr("pathways_host_disk_bytes{")));
 }
 
 TEST(MetricsPage, AnEmptyClusterHasAllFamilies) {

@@ -12,6 +12,7 @@
 #include "pathways/gang/options.h"
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/usage/usage_meter.h"
+#include "pathways/v1/examination.pb.h"
 #include "pathways/v1/housekeeping.pb.h"
 
 namespace pw::controller {
@@ -52,6 +53,10 @@ struct ClusterOptions {
   std::function<std::string()> make_key = RandomKey;  // returns a new unguessable secret at each call
   identity::ClusterIdentity* identity =
       nullptr;  // who may join, and with what certificate; none: processes of this user, and all where TLS is off
+  // Describes the controller's own machine; null: it is not told.
+  std::function<::pathways::v1::Examination()> examine_machine;
+  // Returns when the controller's certificates end, by their names; null: it has none.
+  std::function<std::map<std::string, absl::Time>()> list_certificates;
   std::string version = kRelease;
 };
 

@@ -42,16 +42,35 @@ void WriteMetrics(const ::pathways::v1::MetricsReport& metrics, JsonWriter& json
   json.Key("coalesced_frames").Int(static_cast<int64_t>(dataflow.coalesced_frames())).EndObject();
 }
 
-void WriteMachine(const HostStatus& status, JsonWriter& json) {
-  const auto& machine = *status.examination;
-  json.Key("machine").BeginObject().Key("release").String(machine.release());
-  json.Key("clock_ahead_seconds").Number(status.clock_ahead_seconds);
+void WriteMachine(const ::pathways::v1::Examination& machine, JsonWriter& json) {
+  json.Key("release").String(machine.release());
   json.Key("files_open")
       .Int(static_cast<int64_t>(machine.files_open()))
       .Key("files_limit")
       .Int(static_cast<int64_t>(machine.files_limit()));
   json.Key("shared_memory_free_bytes").Int(static_cast<int64_t>(machine.shared_memory_free_bytes()));
-  json.Key("shared_memory_total_bytes").Int(static_cast<int64_t>(machine.shared_memory_total_bytes())).EndObject();
+  json.Key("shared_memory_total_bytes").Int(static_cast<int64_t>(machine.shared_memory_total_bytes()));
+  json.Key("disk").String(machine.disk()).Key("disk_free_bytes").Int(static_cast<int64_t>(machine.disk_free_bytes()));
+  json.Key("disk_total_bytes").Int(static_cast<int64_t>(machine.disk_total_bytes()));
+}
+
+void WriteMachineOf(const HostStatus& status, JsonWriter& json) {
+  json.Key("machine").BeginObject();
+  json.Key("clock_ahead_seconds").Number(status.clock_ahead_seconds);
+  if (status.certificate_seconds.has_value()) json.Key("certificate_seconds").Number(*status.certificate_seconds);
+  WriteMachine(*status.examination, json);
+  json.EndObject();
+}
+
+void WriteController(const StatusReport& report, JsonWriter& json) {
+  if (report.machine.has_value()) {
+    json.Key("machine").BeginObject();
+    WriteMachine(*report.machine, json);
+    json.EndObject();
+  }
+  json.Key("certificates").BeginObject();
+  for (const auto& [name, seconds] : report.certificates) json.Key(name).Number(seconds);
+  json.EndObject();
 }
 
 void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter& json) {
@@ -68,7 +87,7 @@ void WriteHost(const resource::Host& host, const HostStatus& status, JsonWriter&
   json.EndObject();
   if (status.health.has_value()) WriteHealth(status, json);
   if (status.metrics.has_value()) WriteMetrics(*status.metrics, json);
-  if (status.examination.has_value()) WriteMachine(status, json);
+  if (status.examination.has_value()) WriteMachineOf(status, json);
   json.Key("devices").BeginArray();
   for (DeviceId device : host.devices) json.Int(device.v);
   json.EndArray().EndObject();
@@ -139,6 +158,16 @@ void WriteHang(const HangStatus& hang, JsonWriter& json) {
   json.Key("hosts").BeginArray();
   for (const HangStatus::Part& part : hang.parts)
     json.BeginObject().Key("name").String(part.host).Key("state").String(part.state).EndObject();
+  json.EndArray().Key("stacks").BeginArray();
+  for (const HangStatus::Stack& stack : hang.stacks)
+    json.BeginObject()
+        .Key("host")
+        .String(stack.host)
+        .Key("process")
+        .String(stack.process)
+        .Key("text")
+        .String(stack.text)
+        .EndObject();
   json.EndArray().EndObject();
 }
 
@@ -177,6 +206,7 @@ std::string ToJson(const StatusReport& report) {
   json.Key("stablehlo_version").String(report.stablehlo_version).Key("policy").String(report.policy);
   json.Key("granted").Int(report.granted).Key("translated_programs").Int(report.translated_programs);
   json.Key("array_bytes").Int(report.array_bytes);
+  WriteController(report, json);
   WriteIslands(report, json);
   json.Key("hosts").BeginArray();
   for (const resource::Host& host : report.topology.hosts) WriteHost(host, status_of(host.id), json);

@@ -35,6 +35,7 @@ struct HostStatus {
   std::optional<::pathways::v1::MetricsReport> metrics;    // none: the host did not answer in time
   std::optional<::pathways::v1::Examination> examination;  // none: not asked for, or not answered in time
   double clock_ahead_seconds = 0;                          // its machine's clock minus the controller's; with an examination
+  std::optional<double> certificate_seconds = {};          // until its certificate ends; with an examination
 };
 
 struct ClientStatus {
@@ -87,6 +88,13 @@ struct HangStatus {
   double seconds = 0;   // on its devices, when the hosts were last asked
   std::optional<double> predicted_seconds;
   std::vector<Part> parts;  // hosts that have not finished
+  // The threads of a process on which it may wait, as of when it was named.
+  struct Stack {
+    std::string host;
+    std::string process;  // in words
+    std::string text;
+  };
+  std::vector<Stack> stacks = {};
 };
 
 struct StatusReport {
@@ -108,6 +116,8 @@ struct StatusReport {
   std::vector<ClientStatus> clients;
   std::vector<WaitingClientStatus> waiting_clients;
   std::vector<SliceStatus> slices;
+  std::optional<::pathways::v1::Examination> machine;  // the controller's own; none: not known, or not for the asker
+  std::map<std::string, double> certificates;          // seconds until the controller's end, by their names
   std::vector<HangStatus> hangs;
   uint64_t hangs_named = 0;  // since the controller started
   absl::Time now;

@@ -1,5 +1,5 @@
-// The world of a device runtime: the processes that compute together from their start, numbered, and the store through which their
-// runtimes find each other. Runtimes whose programs may span processes that come and go need none.
+// The world of a device runtime: a fixed set of processes that compute together, numbered, and the store through which their runtimes find
+// each other, as in jax.distributed. GPU runtimes need one. A runtime whose programs may span processes that come and go needs none.
 #pragma once
 
 #include <cstddef>

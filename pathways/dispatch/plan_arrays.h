@@ -1,5 +1,5 @@
-// Planners for commands that make arrays from host buffers, give existing shards new names, or reinterpret their bytes. Each adds one
-// command per host concerned.
+// Functions that plan commands to hosts: commands that make arrays from host buffers, give existing shards new names, or reinterpret their
+// bytes. Each function adds one command for each host concerned to the outbox. `name_op` gives the name of a host's command.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ struct PutCall {
 };
 
 // Plans a put. Returns the hosts that get the bytes; each gets them once, however many shards it has. With `data` the bytes go in the
-// commands; otherwise the caller sends them as chunks. REQUIRES: the shards exist, and the topology has their devices.
+// commands. Otherwise the caller sends them as chunks, or the client by lane. REQUIRES: the shards exist, and the topology has their devices.
 std::vector<HostId> PlanPut(const resource::Topology& topology, const PutCall& call, const std::optional<Bytes>& data,
                             NameOp name_op, Outbox& outbox);
 

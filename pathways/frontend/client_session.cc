@@ -90,15 +90,19 @@ void ClientSession::Initialize(controller::ResultCallback<uint64_t> done) {
   auto share = gang::ParseShareChange(StringAttribute(hello_.initialization_data, kWeightKey),
                                       StringAttribute(hello_.initialization_data, kPriorityKey));
   if (!share.ok()) return std::move(done)(share.status());
+  const std::string on_hang = StringAttribute(hello_.initialization_data, kOnHangKey);
+  if (!on_hang.empty() && on_hang != "end" && on_hang != "report")
+    return std::move(done)(absl::InvalidArgumentError(absl::StrCat(kOnHangKey, " must be end or report")));
   opening_ = true;
-  cluster_->OpenSession({absl::StrCat("jax client at ", hello_.peer), *share},
-                        [weak = weak_from_this(), done = std::move(done)](auto session) mutable {
-                          auto self = weak.lock();
-                          if (self == nullptr || !self->open()) return;  // the new session ends with this callback
-                          self->opening_ = false;
-                          std::move(done)(session.ok() ? self->OnOpened(*std::move(session)) : session.status());
-                          self->RunHeld();
-                        });
+  session::NewSession wanted{absl::StrCat("jax client at ", hello_.peer), *share};
+  wanted.ends_on_hang = on_hang == "end";
+  cluster_->OpenSession(std::move(wanted), [weak = weak_from_this(), done = std::move(done)](auto session) mutable {
+    auto self = weak.lock();
+    if (self == nullptr || !self->open()) return;  // the new session ends with this callback
+    self->opening_ = false;
+    std::move(done)(session.ok() ? self->OnOpened(*std::move(session)) : session.status());
+    self->RunHeld();
+  });
 }
 
 absl::StatusOr<uint64_t> ClientSession::OnOpened(std::shared_ptr<controller::Session> session) {

@@ -41,6 +41,8 @@ class SessionTable;
 // The keys of initialization_data for a client's share (gang/share.h), as text.
 inline constexpr char kWeightKey[] = "pathways_weight";
 inline constexpr char kPriorityKey[] = "pathways_priority";
+// The key of what follows when one of its computations hangs: "end", its session ends, or "report", the default.
+inline constexpr char kOnHangKey[] = "pathways_on_hang";
 
 // The client's settings from the opening of its stream.
 struct SessionHello {

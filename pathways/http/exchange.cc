@@ -2,15 +2,19 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 
 namespace pw::http {
 namespace {
 
 constexpr size_t kReadBytes = 4096;
+constexpr uint8_t kTlsHandshake = 22;  // the first byte of a TLS connection (RFC 8446, 5.1); HTTP begins with a letter
 
 const char* Phrase(int status) {
   switch (status) {
@@ -52,8 +56,9 @@ std::string Head(const Response& response) {
 
 }  // namespace
 
-Exchange::Exchange(std::shared_ptr<net::EventLoop> loop, net::Fd fd, Pass pass, Closed closed)
+Exchange::Exchange(std::shared_ptr<net::EventLoop> loop, net::Fd fd, std::shared_ptr<net::Tls> tls, Pass pass, Closed closed)
     : loop_(std::move(loop)),
+      tls_(std::move(tls)),
       pass_(std::move(pass)),
       closed_(std::move(closed)),
       initial_fd_(std::move(fd)),
@@ -70,7 +75,43 @@ void Exchange::Start(absl::Duration patience) {
   timer_.async_wait([self = shared_from_this()](asio::error_code stopped) {
     if (!stopped) self->Close();
   });
+  if (tls_ != nullptr) {
+    state_ = State::kGreeting;
+    return Await(asio::posix::stream_descriptor::wait_read, &Exchange::BeginGreeting);
+  }
+  channel_ = std::make_unique<net::PlainChannel>(fd_);
   Await(asio::posix::stream_descriptor::wait_read, &Exchange::Read);
+}
+
+// Called when the first byte has arrived, which says whether the peer speaks TLS.
+void Exchange::BeginGreeting() {
+  uint8_t first = kTlsHandshake;
+  if (::recv(fd_, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first != kTlsHandshake) {
+    channel_ = std::make_unique<net::PlainChannel>(fd_);
+    return Reply({.status = 400, .body = "this address speaks HTTPS: begin it with https://\n"});
+  }
+  auto channel = net::TlsChannel::Create(fd_, *tls_, net::TlsChannel::Side::kAccepts);
+  if (!channel.ok()) return Close();
+  greeting_ = channel->get();
+  channel_ = *std::move(channel);
+  Greet();
+}
+
+void Exchange::Greet() {
+  switch (greeting_->Handshake()) {
+    case net::TlsChannel::Step::kReadable:
+      return Await(asio::posix::stream_descriptor::wait_read, &Exchange::Greet);
+    case net::TlsChannel::Step::kWritable:
+      return Await(asio::posix::stream_descriptor::wait_write, &Exchange::Greet);
+    case net::TlsChannel::Step::kLost:
+    case net::TlsChannel::Step::kRefused:
+      return Close();
+    case net::TlsChannel::Step::kDone:
+      break;
+  }
+  greeting_ = nullptr;
+  state_ = State::kReading;
+  Read();  // the request may have arrived with the end of the handshake
 }
 
 void Exchange::Close() {
@@ -88,19 +129,20 @@ void Exchange::Await(asio::posix::stream_descriptor::wait_type what, void (Excha
   });
 }
 
+// Reads until nothing more has arrived: a channel may hold bytes for which the socket does not become readable.
 void Exchange::Read() {
-  char buffer[kReadBytes];
-  const ssize_t got = ::recv(fd_, buffer, sizeof(buffer), 0);
-  if (got < 0 && (WouldBlock(errno) || errno == EINTR)) return Await(asio::posix::stream_descriptor::wait_read, &Exchange::Read);
-  if (got <= 0) return Close();
-  switch (parser_.Feed({buffer, static_cast<size_t>(got)})) {
-    case RequestParser::State::kMore:
+  RequestParser::State parsed = RequestParser::State::kMore;
+  while (parsed == RequestParser::State::kMore) {
+    char buffer[kReadBytes];
+    const iovec space = {buffer, sizeof(buffer)};
+    const ssize_t got = channel_->Read({&space, 1});
+    if (got < 0 && (WouldBlock(errno) || errno == EINTR))
       return Await(asio::posix::stream_descriptor::wait_read, &Exchange::Read);
-    case RequestParser::State::kRefused:
-      return Reply({.status = parser_.status(), .body = absl::StrCat(parser_.reason(), "\n")});
-    case RequestParser::State::kComplete:
-      break;
+    if (got <= 0) return Close();
+    parsed = parser_.Feed({buffer, static_cast<size_t>(got)});
   }
+  if (parsed == RequestParser::State::kRefused)
+    return Reply({.status = parser_.status(), .body = absl::StrCat(parser_.reason(), "\n")});
   state_ = State::kAnswering;
   pass_(parser_.request(), [weak = weak_from_this(), loop = std::weak_ptr(loop_)](Response response) mutable {
     const auto alive = loop.lock();
@@ -121,12 +163,16 @@ void Exchange::Reply(const Response& response) {
 
 void Exchange::Write() {
   while (written_ < output_.size()) {
-    const ssize_t sent = ::send(fd_, output_.data() + written_, output_.size() - written_, MSG_NOSIGNAL);
+    iovec piece = {output_.data() + written_, output_.size() - written_};
+    const ssize_t sent = channel_->Write(absl::MakeSpan(&piece, 1));
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && WouldBlock(errno)) return Await(asio::posix::stream_descriptor::wait_write, &Exchange::Write);
     if (sent < 0) return Close();
     written_ += static_cast<size_t>(sent);
   }
+  if (const int error = channel_->Flush(); error != 0)
+    return WouldBlock(error) ? Await(asio::posix::stream_descriptor::wait_write, &Exchange::Write) : Close();
+  channel_->SayGoodbye();
   // Closing with unread bytes resets the connection, and the peer may lose the answer. So its bytes are read until it closes,
   // too.
   ::shutdown(fd_, SHUT_WR);

@@ -4,7 +4,7 @@
 // Invariants:
 //   LT-1  only regular files directly in the folder are read, and no links
 //   LT-2  an answer reads at most kTailBytes of each file and kMostFiles files, and has at most kMostLines lines of each
-// It reads files in its calls, so it is called on a thread of its own.
+// Answer reads files and may block, so it is called on a thread that may wait.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct LogQuery {
   std::string process;  // the only one that is wanted; empty: all
   size_t lines = 100;   // the last ones of each process
 };
-// Reads "level=W&text=a%20b&process=host0&lines=50"; what is missing or not valid has its default. Pure.
+// Reads "level=W&text=a%20b&process=host0&lines=50". Fields that are missing or not valid have their defaults. Pure.
 LogQuery ReadLogQuery(absl::string_view query);
 
 class LogTails {

@@ -85,7 +85,8 @@ class Server::Listening : public std::enable_shared_from_this<Listening> {
   void Begin(net::Fd fd) {
     if (exchanges_.size() >= options_.connections && !EndOldestReader()) return;
     const auto exchange = std::make_shared<Exchange>(
-        loop_, std::move(fd), [this](const Request& request, Answer answer) { handler_(request, std::move(answer)); },
+        loop_, std::move(fd), options_.tls,
+        [this](const Request& request, Answer answer) { handler_(request, std::move(answer)); },
         [this](Exchange* ended) { exchanges_.remove_if([ended](const auto& one) { return one.get() == ended; }); });
     exchanges_.push_back(exchange);
     exchange->Start(options_.patience);

@@ -1,4 +1,5 @@
-// Server: a small HTTP/1.1 server for operators and their tools. It answers one GET or HEAD on each connection and closes it.
+// Server: a small HTTP/1.1 server for operators and their tools. It answers one GET or HEAD on each connection and closes it. With a Tls it
+// is an HTTPS server: a peer that speaks plain HTTP is told so, and gets nothing else.
 //
 // It owns a thread, which accepts, reads, writes and calls the handler. The handler may answer later, on any thread.
 //
@@ -23,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pathways/http/request.h"
+#include "pathways/net/tls/tls.h"
 
 namespace pw::http {
 
@@ -40,6 +42,7 @@ class Server {
   struct Options {
     size_t connections = 32;
     absl::Duration patience = absl::Seconds(10);
+    std::shared_ptr<net::Tls> tls = nullptr;  // null: nothing is encrypted
   };
 
   // Listens on HOST:PORT (port 0 takes a free one) or unix:PATH. INVALID_ARGUMENT: a bad address. ALREADY_EXISTS: in use.

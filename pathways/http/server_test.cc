@@ -1,6 +1,8 @@
 #include "pathways/http/server.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -9,13 +11,17 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/net/tls/testing_tls.h"
+#include "pathways/net/tls/tls_channel.h"
 
 namespace pw::http {
 namespace {
@@ -40,6 +46,7 @@ class Peer {
     EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   }
   ~Peer() { ::close(fd_); }
+  int fd() const { return fd_; }
 
   void Send(std::string_view text) {
     EXPECT_EQ(::send(fd_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
@@ -57,6 +64,50 @@ class Peer {
 
  private:
   int fd_ = -1;
+};
+
+// A peer that speaks TLS and trusts one authority.
+class SecurePeer {
+ public:
+  SecurePeer(const Server& server, const net::TestAuthority& authority) : peer_(server), tls_(authority.Client()) {
+    channel_ = *net::TlsChannel::Create(peer_.fd(), *tls_, net::TlsChannel::Side::kConnects);
+    while (true) {
+      last_ = channel_->Handshake();
+      if (last_ != net::TlsChannel::Step::kReadable && last_ != net::TlsChannel::Step::kWritable) return;
+      Wait(last_ == net::TlsChannel::Step::kReadable ? POLLIN : POLLOUT);
+    }
+  }
+  bool greeted() const { return last_ == net::TlsChannel::Step::kDone; }
+  void Send(std::string text) {
+    iovec piece = {text.data(), text.size()};
+    EXPECT_EQ(channel_->Write(absl::MakeSpan(&piece, 1)), static_cast<ssize_t>(text.size()));
+    while (channel_->Flush() == EAGAIN) Wait(POLLOUT);
+  }
+  std::string Rest() {
+    std::string all;
+    char buffer[4096];
+    while (true) {
+      const iovec space = {buffer, sizeof(buffer)};
+      const ssize_t got = channel_->Read({&space, 1});
+      if (got < 0 && errno == EAGAIN) {
+        Wait(POLLIN);
+      } else if (got <= 0) {
+        return all;
+      } else {
+        all.append(buffer, static_cast<size_t>(got));
+      }
+    }
+  }
+
+ private:
+  void Wait(int16_t what) {
+    pollfd poll_fd = {peer_.fd(), what, 0};
+    EXPECT_EQ(::poll(&poll_fd, 1, 60'000), 1);
+  }
+  Peer peer_;
+  const std::shared_ptr<net::Tls> tls_;
+  std::unique_ptr<net::TlsChannel> channel_;
+  net::TlsChannel::Step last_ = net::TlsChannel::Step::kReadable;
 };
 
 std::unique_ptr<Server> Started(Server::Handler handler, const Server::Options& options = {}) {
@@ -166,6 +217,74 @@ TEST(HttpServer, OneMoreIsClosedWhereAllAreBeingAnswered) {
   const std::lock_guard lock(mutex);
   std::move(kept[0])({.body = "one"});
   EXPECT_THAT(first.Rest(), HasSubstr("one"));
+}
+
+TEST(HttpsServer, AnswersRequestsOfAnySizeAndCloses) {
+  const net::TestAuthority cluster;
+  const std::string body(3 << 20, 'z');
+  const auto server = Started(
+      [&](const Request& request, Server::Answer answer) { std::move(answer)({.body = request.path == "/" ? "hello" : body}); },
+      {.tls = cluster.OfServer({"localhost"})});
+  for (const auto& [path, size] : {std::pair<std::string, size_t>{"/", 5}, {"/large", body.size()}}) {
+    SecurePeer peer(*server, cluster);
+    ASSERT_TRUE(peer.greeted());
+    peer.Send("GET " + path + " HTTP/1.1\r\nHost: a\r\n");
+    peer.Send("\r\n");
+    const std::string answer = peer.Rest();
+    EXPECT_THAT(answer.substr(0, 17), "HTTP/1.1 200 OK\r\n");
+    EXPECT_EQ(answer.size() - answer.find("\r\n\r\n") - 4, size);
+  }
+}
+
+TEST(HttpsServer, AlsoShowsACertificateThatNamesAPart) {
+  const net::TestAuthority cluster;
+  const auto server = Started(SayPath, {.tls = cluster.Of(net::Part::kWorker)});
+  SecurePeer peer(*server, cluster);
+  peer.Send("GET /metrics HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(peer.Rest(), HasSubstr("\r\n\r\n/metrics\n"));
+}
+
+TEST(HttpsServer, IsNotBelievedByThoseWhoTrustAnother) {
+  const net::TestAuthority cluster, another;
+  const auto server = Started(SayPath, {.tls = cluster.OfServer({"localhost"})});
+  EXPECT_FALSE(SecurePeer(*server, another).greeted());
+  SecurePeer peer(*server, cluster);  // the server goes on
+  EXPECT_TRUE(peer.greeted());
+}
+
+TEST(HttpsServer, APeerThatSpeaksPlainHttpIsToldSoAndGetsNothing) {
+  const net::TestAuthority cluster;
+  const auto server = Started(SayPath, {.tls = cluster.OfServer({"localhost"})});
+  const std::string answer = Ask(*server, "GET /secret HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(answer, HasSubstr("https://"));
+  EXPECT_THAT(answer, testing::Not(HasSubstr("secret")));
+}
+
+TEST(HttpsServer, PeersThatDoNotEndTheHandshakeAreClosedInTimeAndMakeRoom) {
+  const net::TestAuthority cluster;
+  const auto tls = cluster.OfServer({"localhost"});
+  const auto hasty = Started(SayPath, {.patience = absl::Milliseconds(50), .tls = tls});
+  Peer silent(*hasty), half(*hasty);
+  half.Send("\x16\x03\x01\x02");
+  EXPECT_EQ(silent.Rest(), "");
+  EXPECT_EQ(half.Rest(), "");
+  const auto server = Started(SayPath, {.connections = 3, .patience = absl::Minutes(10), .tls = tls});
+  std::vector<std::unique_ptr<Peer>> idle;
+  for (int i = 0; i < 20; ++i) {
+    idle.push_back(std::make_unique<Peer>(*server));
+    if (i % 2 == 0) idle.back()->Send("\x16\x03\x01");
+  }
+  EXPECT_TRUE(SecurePeer(*server, cluster).greeted());
+}
+
+TEST(HttpsServer, NonsenseInsteadOfAHandshakeEndsThatConnectionOnly) {
+  const net::TestAuthority cluster;
+  const auto server = Started(SayPath, {.tls = cluster.OfServer({"localhost"})});
+  EXPECT_THAT(Ask(*server, "\x16" + std::string(1 << 12, '\xff')), testing::Not(HasSubstr("HTTP")));
+  SecurePeer peer(*server, cluster);
+  peer.Send("GET / HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(peer.Rest(), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST(HttpServer, AnAddressInUseIsSaid) {

@@ -7,8 +7,8 @@
 //   GET /api/login      {"session": ...}                                      a ticket, the secret or an operator's token
 //   GET /api/logout     ends the session                                      a session or the secret
 //   GET /api/NAME       the answer of the source of that name                 a session or the secret
-// Clients show these as "Authorization: Bearer ...". There are no cookies: browsers send cookies to every port of a host, and
-// other users of the machine have ports, too. The page keeps its session where only pages of its own address can read it.
+// A client shows a ticket, session, secret or token as "Authorization: Bearer ...". There are no cookies: browsers send cookies to every port
+// of a host, and other users of the machine have ports, too. The page keeps its session where only pages of its own address can read it.
 //
 // Invariants:
 //   SU-1  requests for other host names are refused, so that a stranger's page cannot reach this one under its own name (DNS
@@ -38,23 +38,23 @@ namespace pw::http {
 
 class Site : public std::enable_shared_from_this<Site> {
  public:
-  // Calls `done` once, on any thread, with JSON. If it never does, the server closes the browser's connection after a time.
+  // Answers /api/NAME: calls `done` once, on any thread, with JSON. Without that call, the server closes the browser's connection after a time.
   using Source = std::function<void(const std::string& query, absl::AnyInvocable<void(absl::StatusOr<std::string>) &&> done)>;
-  // Calls `done` once, on any thread, with whether the token's owner may read everything.
+  // Checks an operator's token: calls `done` once, on any thread, with true if the token's owner may read everything.
   using Admit = std::function<void(const std::string& token, absl::AnyInvocable<void(bool) &&> done)>;
 
   struct Options {
     std::vector<std::string> hosts;  // names by which browsers may call it, besides those of the loopback
     std::string secret;              // empty: none
-    Admit admit;                     // may be null
+    Admit admit;                     // null: no token logs in
     std::map<std::string, Source> sources;
-    std::function<std::string()> make_key;
+    std::function<std::string()> make_key;  // returns new random bytes for a ticket or a session (base/secret.h)
   };
   static std::shared_ptr<Site> Create(Options options, StaticFiles files, Executor* executor, Clock* clock) {
     return std::shared_ptr<Site>(new Site(std::move(options), std::move(files), executor, clock));
   }
 
-  void Answer(const Request& request, Server::Answer answer);
+  void Answer(const Request& request, Server::Answer answer);  // calls `answer` once
 
  private:
   Site(Options options, StaticFiles files, Executor* executor, Clock* clock);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,6 +28,8 @@ class StaticFiles {
   // files of a kind that no page has.
   static absl::StatusOr<StaticFiles> Load(const std::string& folder);
 
+  // Adds a file that is not on the disk. REQUIRES: there is no file at this path.
+  void Add(const std::string& path, StaticFile file) { files_.emplace(path, std::move(file)); }
   // Returns a file, or null. `path`: such as "/assets/index.js"; "/" means "/index.html".
   const StaticFile* Find(absl::string_view path) const;
 

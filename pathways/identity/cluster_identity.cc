@@ -78,6 +78,7 @@ absl::Status ClusterIdentity::Load() {
     PW_ASSIGN_OR_RETURN(quotas_, QuotaTable::Parse(*text));
   }
   PW_ASSIGN_OR_RETURN(const std::string fingerprint, net::AuthorityFingerprint(authority_.certificate_pem));
+  PW_ASSIGN_OR_RETURN(authority_ends_, net::EndOf(authority_.certificate_pem));
   PW_ASSIGN_OR_RETURN(tls_, net::Tls::Create(fingerprint));
   return Renew();
 }
@@ -88,7 +89,26 @@ absl::Status ClusterIdentity::Renew() {
   PW_ASSIGN_OR_RETURN(const std::string public_key, net::PublicKeyOf(key));
   PW_ASSIGN_OR_RETURN(const std::string chain,
                       net::Certify(authority_, public_key, net::Part::kController, "controller", now, now + kControllerLife));
-  return tls_->Show(chain, key);
+  PW_RETURN_IF_ERROR(tls_->Show(chain, key));
+  for (const NamedServer& server : servers_) PW_RETURN_IF_ERROR(Renew(server));
+  return absl::OkStatus();
+}
+
+absl::Status ClusterIdentity::Renew(const NamedServer& server) const {
+  const absl::Time now = clock_->Now();
+  PW_ASSIGN_OR_RETURN(const std::string key, net::NewKey());
+  PW_ASSIGN_OR_RETURN(const std::string public_key, net::PublicKeyOf(key));
+  PW_ASSIGN_OR_RETURN(const std::string chain,
+                      net::CertifyServer(authority_, public_key, server.names, now, now + kControllerLife));
+  return server.tls->Show(chain, key);
+}
+
+absl::StatusOr<std::shared_ptr<net::Tls>> ClusterIdentity::ServeNames(std::vector<std::string> names) {
+  PW_ASSIGN_OR_RETURN(std::shared_ptr<net::Tls> tls, net::Tls::ForVisitors());
+  NamedServer server{std::move(names), tls};
+  PW_RETURN_IF_ERROR(Renew(server));
+  servers_.push_back(std::move(server));
+  return tls;
 }
 
 absl::Status ClusterIdentity::Save() { return WritePrivateFile(folder_ + "/tokens", tokens_.ToText()); }

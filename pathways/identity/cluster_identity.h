@@ -5,12 +5,12 @@
 //   tokens                         the table of tokens, with hashes instead of secrets (tokens.h)
 //   quotas                         limits for users (quotas.h); not there until one is set
 //
-// The controller's own certificate and key are made anew at each start, and daily after that. They exist only in its memory.
+// The controller's own certificates and their keys are made anew at each start, and daily after that. They exist only in its memory.
 //
 // Invariants:
 //   IC-1  a change of the tokens or the quotas is in its file before it is answered
 //   IC-2  when a token is revoked, all listeners have been called before RevokeToken returns
-// Strand-confined, except Open and tls.
+// Strand-confined, except Open, tls and ServeNames.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,13 @@ class ClusterIdentity {
   // Returns the Tls with the certificate that the controller shows on TCP.
   const std::shared_ptr<net::Tls>& tls() const { return tls_; }
   std::string authority() const { return tls_->authority(); }
-  // Replaces the controller's certificate by a new one.
+  // Returns the authority's certificate (PEM), which people show to their browsers, and the time at which it ends.
+  const std::string& authority_certificate() const { return authority_.certificate_pem; }
+  absl::Time authority_ends() const { return authority_ends_; }
+  // Makes a Tls for a server of the controller that browsers reach by these names and addresses (net/own_names.h). Renew renews its certificate, too.
+  // Called before the strand's first task. INVALID_ARGUMENT: a name that cannot be in a certificate.
+  absl::StatusOr<std::shared_ptr<net::Tls>> ServeNames(std::vector<std::string> names);
+  // Replaces the controller's certificates by new ones.
   absl::Status Renew();
 
   // Returns a client's user and role. Without a token, processes of this user are operators, and so is every client if TLS is
@@ -67,16 +73,23 @@ class ClusterIdentity {
 
  private:
   ClusterIdentity(std::string folder, Clock* clock) : folder_(std::move(folder)), clock_(clock) {}
+  struct NamedServer {
+    std::vector<std::string> names;
+    std::shared_ptr<net::Tls> tls;
+  };
   absl::Status Load();
   absl::Status Save();
+  absl::Status Renew(const NamedServer& server) const;
 
   const std::string folder_;
   Clock* const clock_;
   net::Authority authority_;
+  absl::Time authority_ends_;
   TokenTable tokens_;
   QuotaTable quotas_;
   std::optional<Issuer> issuer_;  // nullopt: only the cluster's own tokens count
   std::shared_ptr<net::Tls> tls_;
+  std::vector<NamedServer> servers_;
   std::vector<std::function<void(const std::string&)>> on_revoked_;
 };
 

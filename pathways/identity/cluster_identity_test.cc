@@ -110,5 +110,18 @@ TEST_F(ClusterIdentityTest, HostsAreCertifiedForAMonth) {
   EXPECT_FALSE(identity->CertifyWorker("no key", "host0").ok());
 }
 
+TEST_F(ClusterIdentityTest, AServerForBrowsersKeepsItsNamesAndIsRenewedWithTheOthers) {
+  const auto identity = Open();
+  const auto tls = *identity->ServeNames({"head.example", "10.0.0.7"});
+  EXPECT_TRUE(tls->shows_certificate() && tls->is_for_visitors());
+  const absl::Time first = tls->shown_until();
+  EXPECT_EQ(first, identity->tls()->shown_until());
+  clock_.now += absl::Hours(24);
+  ASSERT_TRUE(identity->Renew().ok());
+  EXPECT_EQ(tls->shown_until(), first + absl::Hours(24));
+  EXPECT_GT(identity->authority_ends(), clock_.now + absl::Hours(24 * 365));
+  EXPECT_TRUE(absl::IsInvalidArgument(identity->ServeNames({"controller.pathways"}).status()));
+}
+
 }  // namespace
 }  // namespace pw::identity

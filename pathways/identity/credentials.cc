@@ -14,7 +14,7 @@ void DeclareCredentials(CredentialOptions* options, const std::string& token_of,
                           " token, as 'pathways token create' prints it; only its owner may be able to "
                           "read it. Needed where the address is not a Unix socket"));
   flags->Add("tls", &options->tls, "on|off",
-             "off: TCP connections are not encrypted, and nobody proves who he is; only for a cluster that was started so");
+             "off: TCP connections are not encrypted, and no peer proves its identity; only for a cluster that was started so");
 }
 
 std::string TlsIsOff(const std::string& address) {

@@ -1,9 +1,9 @@
 // Issuer: an identity provider (OpenID Connect) that the operator trusts to say who a client is. Its tokens are signed texts (JWT,
-// RFC 7519), which clients show in place of a token of the cluster. Pure: the keys are read elsewhere (bin/issuer_flags.h).
+// RFC 7519), which clients show instead of a token of the cluster. Pure: the keys are read elsewhere (bin/issuer_flags.h).
 //
 // Invariants:
-//   OI-1  a token counts only if it is signed by a key of this issuer with that key's own algorithm, is for this audience, and has an
-//         end that is not over
+//   OI-1  a token counts only if a key of this issuer signed it with that key's own algorithm, if it is for this audience, and if it
+//         has an end, which is not over
 //   OI-2  no token makes its owner a worker
 //   OI-3  no refusal quotes the token
 //   OI-4  its owner cannot pass for one of the users that the cluster makes for itself (kOwnUsers)
@@ -26,7 +26,7 @@ struct IssuerOptions {
   std::string url;                 // the provider's name, its tokens' "iss"
   std::string audience;            // what tokens for this cluster are for, their "aud"
   std::string user_claim = "sub";  // the field of a token with its owner's name
-  std::string operators;  // CLAIM=VALUE: whose field has this value, alone or in a list, is an operator; empty: nobody is
+  std::string operators;  // CLAIM=VALUE: users whose field has this value, alone or in a list, are operators; empty: none
 };
 
 // The longest token that counts: a hello has at most 4 KiB.
@@ -39,8 +39,8 @@ class Issuer {
 
   const std::string& url() const { return options_.url; }
   void SetKeys(KeySet keys) { keys_ = std::move(keys); }
-  // `ask` is called when a token names a key that is not known: the issuer may have a new one since the keys were read. Anybody can
-  // have it called, so it limits how often it asks.
+  // Sets a function that is called when a token names an unknown key: the issuer may have a new one since the keys were read. Any client
+  // can cause such calls, so `ask` limits how often it asks the issuer.
   void OnUnknownKey(std::function<void()> ask) { ask_for_keys_ = std::move(ask); }
 
   // Returns whether a text has the form of a signed token; the cluster's own tokens do not.

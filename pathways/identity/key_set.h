@@ -18,7 +18,7 @@ class KeySet {
   // INVALID_ARGUMENT: `text` is not a key set, or has no key that can check a token.
   static absl::StatusOr<KeySet> Parse(absl::string_view text);
 
-  // Returns the key with this id, or null. A token without an id ("") is checked by the only key, if there is one alone.
+  // Returns the key with this id, or null. If the set has only one key, returns that one for a token without an id ("").
   const net::VerifyingKey* Find(const std::string& id) const;
   size_t size() const { return keys_.size(); }
 

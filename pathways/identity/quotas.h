@@ -1,6 +1,6 @@
 // QuotaTable: limits that an operator has set for the users of a cluster. Pure.
 //
-// A user's limit is the one set for this user, else the one set for "*", which holds for everybody without a limit of their own.
+// A user's limit is the one set for this user, else the one set for "*", which holds for all users without a limit of their own.
 // Operators have no limits: they set them.
 //
 // As text, the table has a line for each user: "ada sessions=2 device_seconds=3600 weight=1.5 priority=0".

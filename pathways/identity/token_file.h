@@ -4,8 +4,8 @@
 //   authority sha256:5f...
 //   token pw-0123abcd-...
 //
-// or with "token-from PATH" in place of the token: the file that has it, and that another program renews (token_source.h);
-// or, if the cluster's operator has turned TLS off, "address head:8470" and "tls off".
+// Instead of the token there may be "token-from PATH": a file that has the token, and that another program renews (token_source.h).
+// If the cluster's operator has turned TLS off, the lines are "address head:8470" and "tls off".
 #pragma once
 
 #include <memory>

@@ -120,9 +120,11 @@ class Importer {
   void AddWaiting(mlir::OpBuilder& body, const Node& node, mlir::Location location, llvm::ArrayRef<mlir::Value> inputs) {
     llvm::SmallVector<mlir::Type> types;
     for (const auto& output : node.outputs) types.push_back(TypeOf(*output));
-    if (node.kind == NodeKind::kHostCall) {
-      auto call = body.create<HostComputeOp>(location, types, node.function,
-                                             body.getI64IntegerAttr(static_cast<int64_t>(node.callback)), inputs);
+    if (node.kind != NodeKind::kSelect) {
+      const bool in_client = node.kind == NodeKind::kHostCall;
+      auto call = body.create<HostComputeOp>(
+          location, types, node.function, in_client ? body.getI64IntegerAttr(static_cast<int64_t>(node.callback)) : nullptr,
+          in_client ? nullptr : mlir::FlatSymbolRefAttr::get(executable_ops_[node.executable].getSymNameAttr()), inputs);
       values_.append(call.getOutputs().begin(), call.getOutputs().end());
       return;
     }

@@ -1,4 +1,4 @@
-// Converts a client's program to the IR, with the types of its compiled executables.
+// Converts a client's program to our MLIR dialect (docs/ir.md), with the types of its compiled executables.
 #pragma once
 
 #include "absl/status/statusor.h"

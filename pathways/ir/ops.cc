@@ -254,6 +254,7 @@ LogicalResult TransferOp::verify() {
 }
 
 LogicalResult HostComputeOp::verify() {
+  if (getExecutable().has_value()) return success();
   for (mlir::Type type : (*this)->getResultTypes()) {
     if (mlir::cast<ArrayType>(type).getTiles().empty()) continue;
     return emitError() << "a host's function makes the same for all devices, and cannot make " << type;
@@ -284,6 +285,8 @@ LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
 
 LogicalResult HostComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {
   if (failed(CheckTypes(*this, symbols))) return failure();
+  if (mlir::FlatSymbolRefAttr executable = getExecutableAttr())
+    return CheckCall(*this, executable, getInputs().getTypes(), getOutputs().getTypes(), symbols);
   for (mlir::Value input : getInputs()) {
     if (failed(CheckOneShard(*this, "an operand of a host's function", mlir::cast<ArrayType>(input.getType()), symbols)))
       return failure();

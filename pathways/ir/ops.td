@@ -147,19 +147,24 @@ def Pw_TransferOp : Pw_ArrayOp<"transfer", [HasParent<"ProgramOp">, Pure]> {
 }
 
 def Pw_HostComputeOp : Pw_ArrayOp<"host_compute", [HasParent<"ProgramOp">]> {
-  let summary = "call a function in the client's process";
+  let summary = "call a Python function, in the client's process or on the hosts of devices";
   let description = [{
-    `function` is the function's name in messages, and `callback` is the client's number for it. Each operand has one shard. Results are
-    replicated over the devices of their mesh. The controller cuts a client's program into parts at such nodes, and lowers only the
+    `function` is the function's name in messages. With `on`, the hosts of the executable's mesh each run it, on their shards; its types are
+    those of the executable. Otherwise the client runs it: `callback` is the client's number for it, each operand has one shard, and results
+    are replicated over the devices of their mesh. The controller cuts a client's program into parts at such nodes, and lowers only the
     parts (pathways/program/cut.h). `pw-lower-to-hosts` rejects the nodes themselves.
 
     ```mlir
     %1 = pw.host_compute "tokenize" callback 7 (%0) : (!pw.array<u8[64] @m0>) -> !pw.array<s32[16] @m0>
+    %2 = pw.host_compute "load" on @e0 (%1) : (!pw.array<s32[16] @m0>) -> !pw.array<f32[16, 4] @m0>
     ```
   }];
-  let arguments = (ins StrAttr:$function, OptionalAttr<I64Attr>:$callback, Variadic<Pw_Array>:$inputs);
+  let arguments = (ins StrAttr:$function, OptionalAttr<I64Attr>:$callback, OptionalAttr<FlatSymbolRefAttr>:$executable,
+                   Variadic<Pw_Array>:$inputs);
   let results = (outs Variadic<Pw_Array>:$outputs);
-  let assemblyFormat = "$function (`callback` $callback^)? `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)";
+  let assemblyFormat = [{
+    $function (`callback` $callback^)? (`on` $executable^)? `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)
+  }];
   let hasVerifier = 1;
 }
 

@@ -7,10 +7,25 @@
 #include "pathways/base/status_macros.h"
 
 namespace pw {
+namespace {
+
+constexpr double kMostExact = 9007199254740992.0;  // 2^53: doubles hold smaller whole numbers exactly
+
+bool IsWhole(const JsonValue& value) {
+  const double number = value.number_value();
+  return value.kind_case() == JsonValue::kNumberValue && std::trunc(number) == number && std::abs(number) <= kMostExact;
+}
+
+}  // namespace
 
 const JsonValue* FindField(const JsonObject& object, const std::string& name) {
   auto it = object.fields().find(name);
   return it == object.fields().end() ? nullptr : &it->second;
+}
+
+std::optional<uint64_t> CountOf(const JsonValue& value) {
+  if (!IsWhole(value) || value.number_value() < 0) return std::nullopt;
+  return static_cast<uint64_t>(value.number_value());
 }
 
 absl::Status MissingField(const std::string& name, absl::string_view kind) {
@@ -51,12 +66,8 @@ absl::StatusOr<std::vector<int64_t>> NumbersField(const JsonObject& object, cons
   if (value == nullptr || !value->has_list_value()) return MissingField(name, "a list of numbers");
   std::vector<int64_t> numbers;
   for (const JsonValue& item : value->list_value().values()) {
-    const double number = item.number_value();
-    // Doubles hold whole numbers exactly up to 2^53.
-    if (item.kind_case() != JsonValue::kNumberValue || std::trunc(number) != number || std::abs(number) > 9007199254740992.0) {
-      return MissingField(name, "a list of whole numbers");
-    }
-    numbers.push_back(static_cast<int64_t>(number));
+    if (!IsWhole(item)) return MissingField(name, "a list of whole numbers");
+    numbers.push_back(static_cast<int64_t>(item.number_value()));
   }
   return numbers;
 }

@@ -1,7 +1,8 @@
-// Readers of JSON, into protobuf's Struct.
+// Readers of JSON that comes from outside, into protobuf's Struct. Errors call the text "it"; the caller says of which text. Pure.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,12 @@ absl::StatusOr<JsonObject> ParseJson(absl::string_view text);
 
 // Returns a field, or null if there is none.
 const JsonValue* FindField(const JsonObject& object, const std::string& name);
-// The error of a field that is not of this kind, such as "a string".
+// Returns the number if it is whole and from 0 to 2^53, as far as JSON's doubles are exact. None for any other value.
+std::optional<uint64_t> CountOf(const JsonValue& value);
+
+// Returns the error of a field that is missing or not of this kind, such as "a string".
 absl::Status MissingField(const std::string& name, absl::string_view kind);
-// All of these return INVALID_ARGUMENT, naming the field, if it is missing or of another kind.
+// These return the value of a field, or that error.
 absl::StatusOr<JsonObject> ObjectField(const JsonObject& object, const std::string& name);
 absl::StatusOr<std::vector<JsonObject>> ObjectsField(const JsonObject& object, const std::string& name);
 absl::StatusOr<std::string> StringField(const JsonObject& object, const std::string& name);

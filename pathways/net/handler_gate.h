@@ -1,4 +1,4 @@
-// HandlerGate: passes calls to a target object until the target's owner detaches it.
+// HandlerGate: passes calls to a target object, and stops when the target's owner detaches it, so that the target may be destroyed.
 //
 // One thread may destroy a connection while another thread runs the connection's handler. Detach returns only when no call is
 // running and none will start. On the delivering thread, even inside a call, it returns at once.

@@ -1,4 +1,4 @@
-// ReceiveBuffers: the destination memory of incoming transfers. Transports receive payloads into it, so that they are not copied.
+// ReceiveBuffers: the destination memory of incoming transfers. Transports write payloads into it directly, so no copy follows.
 //
 // A transfer comes in parts, each a frame. The receiver registers the memory for all of them (Expect). When the header of a part
 // has arrived and its payload has not, the connection's handler gets the memory for the payload (Take, in PlaceFor of
@@ -22,12 +22,12 @@ namespace pw::net {
 
 class ReceiveBuffers {
  public:
-  // Registers `place` as the destination of a transfer of `size` bytes. It holds the first `taken` bytes already.
+  // Registers `place` as the destination of a transfer of `size` bytes, of which the first `taken` are in it already.
   void Expect(uint64_t transfer, Place place, size_t size, size_t taken = 0);
   // Removes the transfer. Returns the number of its bytes that were handed out.
   size_t Withdraw(uint64_t transfer);
-  // Returns the memory for `bytes` at `offset` of the transfer. Returns no place if the transfer is not registered, or these are
-  // not its next bytes: then the transport allocates memory for the payload.
+  // Returns the memory for the transfer's `bytes` from `offset` on. Returns no place if the transfer is not registered, or these are not
+  // its next bytes: then the transport allocates memory for the payload.
   Place Take(uint64_t transfer, uint64_t offset, size_t bytes);
 
  private:

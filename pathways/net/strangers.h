@@ -1,6 +1,6 @@
 // Strangers: the connections of a server whose peers are not authenticated yet. Each gets kGreetingTime to authenticate, and at
-// most kMost wait at a time: one more drops the oldest. So many strangers cost bounded memory, and do not keep out a peer that
-// authenticates at once.
+// most kMost wait at a time: one more drops the oldest. So strangers cost bounded memory, and a crowd of them does not keep out a
+// peer that authenticates at once.
 //
 // It only keeps the list; the owner closes connections and measures the time. Confined to the owner's strand.
 #pragma once

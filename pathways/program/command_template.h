@@ -3,8 +3,8 @@
 // the controller binds them.
 //
 // A slot is a number whose last two bits are its kind. So a template is an ordinary Command and needs no message type of its own,
-// and a slot takes few bytes on the wire. A slot stands for the k-th argument of the host's part of the program, for its k-th
-// result, or for the k-th name that the run needs inside (kName). 0 is no slot: it stands for nothing.
+// and a slot takes few bytes on the wire. A slot stands for the k-th argument of the host's part of the program, or for its k-th
+// result. Or it stands for the k-th name that only the run uses, of an intermediate array or a transfer (kName). 0 is no slot.
 //
 // Pure.
 #pragma once

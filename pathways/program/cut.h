@@ -1,7 +1,8 @@
-// Cut: a program with waiting nodes, divided into steps. Waiting nodes are HostCalls (calls of the client's Python functions) and Selects
-// (one of several branches runs). They cannot be dispatched before the values of their inputs are known. A step is a waiting node or a
-// *part*: a program without waiting nodes, which is dispatched as a whole like any other. The controller runs the steps
-// (controller/session/runs/program_steps.h).
+// Cut: a program with waiting nodes, divided into steps. Waiting nodes are HostCalls (calls of the client's Python functions), Selects
+// (one of several branches runs) and HostComputes (Python functions on hosts). The first two cannot be dispatched before the values of their
+// inputs are known. A HostCompute can, but takes a time that nobody predicts, while the devices should do other work: the nodes after it are
+// granted when it has ended. A step is a waiting node or a *part*: a program without waiting nodes, which is dispatched as a whole like any
+// other. The controller runs the steps (controller/session/runs/program_steps.h).
 //
 // A part holds the nodes that depend on the same waiting nodes, and on which the same waiting nodes depend, so that no node waits
 // longer than it must. For example, the nodes that feed a Select's index form one part, those independent of the Select another, and

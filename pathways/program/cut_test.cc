@@ -110,6 +110,30 @@ TEST(Cut, APartHasTheShardingsAndExecutablesThatItUsesAndNoOthers) {
   EXPECT_THAT(cut.parts[1].executables, IsEmpty());
 }
 
+TEST(Cut, AFunctionOnHostsIsAStepBetweenParts) {
+  Builder b;
+  auto* function = b.proto().add_executables();
+  *function = b.proto().executables(0);
+  function->set_format(kHostFunctionFormat);
+  const uint32_t before = b.Compute({b.Arg()});
+  auto* call = b.proto().add_nodes()->mutable_host_compute();
+  call->set_executable(1);
+  call->add_inputs(before);
+  call->add_takes()->set_dtype(kF32);
+  call->add_outputs()->set_dtype(kF32);
+  const uint32_t made = before + 1;
+  b.proto().add_nodes()->mutable_compute()->add_inputs(made);
+  b.proto().mutable_nodes()->rbegin()->mutable_compute()->set_num_outputs(1);
+  b.Result(made + 1);
+  const Cut cut = CutOf(b.Parse());
+  ASSERT_EQ(cut.steps.size(), 3u);
+  EXPECT_EQ(cut.steps[1].node, 2);
+  EXPECT_THAT(cut.steps[1].inputs, ElementsAre(before));
+  EXPECT_THAT(cut.steps[1].outputs, ElementsAre(made));
+  EXPECT_THAT(cut.steps[2].inputs, ElementsAre(made));
+  EXPECT_THAT(cut.parts[1].executables, ElementsAre(0)) << "parts have computations only";
+}
+
 TEST(Cut, WhatFeedsAnIndexWhatDoesNotAndWhatComesAfterAreParts) {
   Builder b;
   const uint32_t x = b.Arg(true);                    // node 0

@@ -1,5 +1,7 @@
 #include "pathways/program/program.h"
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,6 +20,8 @@ constexpr size_t kMaxRank = 256;
 constexpr absl::string_view kMark = " [at ";
 
 absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+using Specs = std::vector<std::shared_ptr<const buffers::ArraySpec>>;
 
 class Parser {
  public:
@@ -63,6 +67,16 @@ class Parser {
     return absl::OkStatus();
   }
 
+  // Takes the index of a node's executable, which is a Python function or none.
+  absl::Status AddExecutable(uint32_t executable, bool python, Node& node) const {
+    if (executable >= static_cast<uint32_t>(proto_->executables_size()))
+      return Bad(absl::StrCat("there is no executable ", executable, "; the program has ", proto_->executables_size()));
+    node.executable = static_cast<int>(executable);
+    if ((proto_->executables(node.executable).format() == kHostFunctionFormat) == python) return absl::OkStatus();
+    return Bad(absl::StrCat("executable ", executable,
+                            python ? " is no Python function" : " is a Python function, which only a HostCompute calls"));
+  }
+
   absl::Status AddNodes(const google::protobuf::RepeatedPtrField<v1::ProgramNode>& nodes) {
     int waiting = 0;
     for (const v1::ProgramNode& node : nodes) {
@@ -95,11 +109,7 @@ class Parser {
       case v1::ProgramNode::kCompute:
         node.kind = NodeKind::kCompute;
         node.num_outputs = static_cast<int>(std::min<uint32_t>(proto.compute().num_outputs(), kMaxValues + 1));
-        if (proto.compute().executable() >= static_cast<uint32_t>(proto_->executables_size())) {
-          return Bad(absl::StrCat("there is no executable ", proto.compute().executable(), "; the program has ",
-                                  proto_->executables_size()));
-        }
-        node.executable = static_cast<int>(proto.compute().executable());
+        PW_RETURN_IF_ERROR(AddExecutable(proto.compute().executable(), false, node));
         for (uint32_t input : proto.compute().inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
         return absl::OkStatus();
       case v1::ProgramNode::kTransfer:
@@ -116,6 +126,8 @@ class Parser {
         return FillHostCall(proto.host_call(), node);
       case v1::ProgramNode::kSelect:
         return FillSelect(proto.select(), node);
+      case v1::ProgramNode::kHostCompute:
+        return FillHostCompute(proto.host_compute(), node);
       case v1::ProgramNode::KIND_NOT_SET:
         return Bad("it is of no known kind");
     }
@@ -170,6 +182,29 @@ class Parser {
     return AddOutputs(proto.outputs(), node);
   }
 
+  absl::Status FillHostCompute(const v1::ProgramNode::HostCompute& proto, Node& node) {
+    node.kind = NodeKind::kHostCompute;
+    node.function = proto.function().substr(0, kMaxLocation);
+    PW_RETURN_IF_ERROR(AddExecutable(proto.executable(), true, node));
+    for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
+    if (proto.takes_size() != proto.inputs_size())
+      return Bad(absl::StrCat("a Python function has ", proto.inputs_size(), " inputs and ", proto.takes_size(),
+                              " types of inputs"));
+    for (const v1::ProgramNode::Type& type : proto.takes()) {
+      PW_ASSIGN_OR_RETURN(node.takes.emplace_back(), MakeSpec(type));
+    }
+    PW_RETURN_IF_ERROR(AddOutputs(proto.outputs(), node));
+    const auto [known, is_new] = functions_.try_emplace(node.executable, node.takes, node.outputs);
+    if (is_new || (Same(known->second.first, node.takes) && Same(known->second.second, node.outputs))) return absl::OkStatus();
+    return Bad(absl::StrCat("the Python function ", node.function, " is called with other types than by another node"));  // PR-3
+  }
+
+  static bool Same(const Specs& a, const Specs& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+      return one->dtype == other->dtype && one->dims == other->dims && one->sharding == other->sharding;
+    });
+  }
+
   absl::Status AddOutputs(const google::protobuf::RepeatedPtrField<v1::ProgramNode::Type>& types, Node& node) {
     for (const v1::ProgramNode::Type& type : types) {
       PW_ASSIGN_OR_RETURN(node.outputs.emplace_back(), MakeSpec(type));
@@ -191,6 +226,7 @@ class Parser {
 
   const std::shared_ptr<const v1::Program> proto_;
   Shardings shardings_;
+  std::map<int, std::pair<Specs, Specs>> functions_;  // what each Python function takes and makes, by its executable
   Program program_;        // the program or branch being parsed
   uint32_t branches_ = 0;  // number of branches that its nodes may use
   int inputs_ = 0;         // number of inputs so far

@@ -8,6 +8,7 @@
 // Invariants:
 //   PR-1  a node's inputs are values made by nodes before it: the nodes stand in topological order
 //   PR-2  values are numbered in the order of the nodes that make them; producer_of[value] is that node
+//   PR-3  all HostComputes with the same executable, in the program and its branches, take and make arrays of the same specs
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@
 
 namespace pw::program {
 
-enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect };
+enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect, kHostCompute };
 
 struct Node {
   NodeKind kind = NodeKind::kArg;
@@ -34,19 +35,20 @@ struct Node {
   std::vector<int> inputs;  // values
   int first_output = 0;     // value
   int num_outputs = 0;
-  int executable = -1;                                             // of a Compute: index in executables
+  int executable = -1;                                             // of a Compute or HostCompute: index in executables
   std::shared_ptr<const buffers::ArraySpec> spec;                  // of an Arg
   int sharding = -1;                                               // of a Transfer: index in proto->shardings()
   bool donated = false;                                            // Arg
   bool apart = false;                                              // Arg: one array for each shard
   uint64_t callback = 0;                                           // of a HostCall
-  std::string function;                                            // of a HostCall: its name, for messages
+  std::string function;                                            // of a HostCall or HostCompute: its name, for messages
   std::vector<int> branches;                                       // of a Select, whose first input is the index
-  std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall or Select
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> takes;    // of a HostCompute: its inputs
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall, Select or HostCompute
   int number = -1;  // the node's number in messages, if it is not its position (program/cut.h)
 
-  // Returns whether this is a waiting node, which waits for the values of its inputs (program/cut.h).
-  bool waits() const { return kind == NodeKind::kHostCall || kind == NodeKind::kSelect; }
+  // Returns whether this is a waiting node: the nodes that read its outputs wait for their values (program/cut.h).
+  bool waits() const { return kind == NodeKind::kHostCall || kind == NodeKind::kSelect || kind == NodeKind::kHostCompute; }
 };
 
 struct Program {
@@ -63,6 +65,9 @@ struct Program {
   // Returns the status with the node added to its message, unless it names one already.
   absl::Status At(int node, const absl::Status& status) const;
 };
+
+// The format of executables that are Python functions (session/host_function.h).
+inline constexpr char kHostFunctionFormat[] = "pathways.v1.HostFunction";
 
 // Precedes the bytes of a program in a client's compile request; ParseProgram takes only the bytes after it.
 inline constexpr absl::string_view kProgramMagic = "pathways.v1.Program\n";

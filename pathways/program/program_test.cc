@@ -91,6 +91,52 @@ TEST(Program, WhatCannotRunIsRefusedNamingTheNodeAndItsPlace) {
   EXPECT_FALSE(ParseProgram("\xff\xff garbage").ok());
 }
 
+// The chain with a Python function in the place of g.
+v1::Program WithFunction() {
+  v1::Program p = Chain();
+  p.mutable_executables(1)->set_format(kHostFunctionFormat);
+  auto* call = p.mutable_nodes(3)->mutable_host_compute();
+  call->set_executable(1);
+  call->add_inputs(2);
+  call->set_function("g");
+  for (auto* type : {call->add_takes(), call->add_outputs()}) {
+    type->set_dtype(kF32);
+    type->add_dims(4);
+    type->set_sharding(1);
+  }
+  return p;
+}
+
+TEST(Program, AFunctionOnHostsIsANodeThatWaits) {
+  const auto program = Parse(WithFunction());
+  ASSERT_TRUE(program.ok()) << program.status();
+  const Node& node = program->nodes[3];
+  EXPECT_EQ(node.kind, NodeKind::kHostCompute);
+  EXPECT_TRUE(node.waits());
+  EXPECT_EQ(node.executable, 1);
+  EXPECT_EQ(node.function, "g");
+  EXPECT_EQ(node.takes[0]->sharding.devices(), std::vector<DeviceId>{DeviceId(1)});
+  EXPECT_EQ(node.outputs[0]->dims, buffers::Dims{4});
+}
+
+TEST(Program, FunctionsAndComputationsAreNotTakenForEachOther) {
+  v1::Program p = WithFunction();
+  p.mutable_nodes(1)->mutable_compute()->set_executable(1);
+  ExpectRefused(p, "executable 1 is a Python function, which only a HostCompute calls [at node 1 of step");
+  p = WithFunction();
+  p.mutable_nodes(3)->mutable_host_compute()->set_executable(0);
+  ExpectRefused(p, "executable 0 is no Python function [at node 3 of step");
+  p = WithFunction();
+  p.mutable_nodes(3)->mutable_host_compute()->clear_takes();
+  ExpectRefused(p, "a Python function has 1 inputs and 0 types of inputs");
+  p = WithFunction();
+  auto* again = p.add_nodes();
+  *again->mutable_host_compute() = p.nodes(3).host_compute();
+  EXPECT_TRUE(Parse(p).ok());
+  again->mutable_host_compute()->mutable_outputs(0)->set_dims(0, 5);
+  ExpectRefused(p, "the Python function g is called with other types than by another node [at node 5 of step]");
+}
+
 TEST(Program, NodesShareShardings) {
   v1::Program p = Chain();
   p.clear_nodes();

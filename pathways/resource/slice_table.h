@@ -44,7 +44,7 @@ struct Slice {
   std::vector<DeviceId> devices;  // the physical device of each virtual one; empty while the slice is parked
   uint64_t epoch = 1;             // incremented at the end of each move
   std::vector<DeviceId> next;     // the new devices during a move
-  bool broken = false;  // one of its hosts is lost; it keeps the other devices, and gets that one's again when its seat is taken
+  bool broken = false;            // a host of its devices is lost. The ids of these come back with a host that takes the seat
 };
 
 struct Placed {};
@@ -84,7 +84,7 @@ class SliceTable {
 
   // Removes a live slice or a queued request. Ignores an unknown one.
   Outcomes Release(SliceId slice);
-  // Removes all of a session.
+  // Removes all live slices and queued requests of a session.
   Outcomes ReleaseOwner(SessionId owner);
   // Looks at the queue again: quotas may have room for more.
   Outcomes Recheck() { return PlaceWaiting(); }

@@ -45,6 +45,7 @@ std::string SerializeHostFunction(HostFunction function) {
   ToProto(function.devices, proto.mutable_devices());
   for (const buffers::ArraySpec& spec : function.inputs) ToProto(spec, proto.add_inputs());
   for (const buffers::ArraySpec& spec : function.outputs) ToProto(spec, proto.add_outputs());
+  ToProto(function.physical, proto.mutable_physical());
   return proto.SerializeAsString();
 }
 
@@ -74,6 +75,11 @@ absl::StatusOr<HostFunction> ParseHostFunction(const Bytes& bytes) {
         absl::StrCat("the Python function ", function.name, " has more than ", kMostHostFunctionArrays, " arrays"));
   PW_ASSIGN_OR_RETURN(function.inputs, SpecsFrom(proto.inputs(), sorted, function.name, "argument"));
   PW_ASSIGN_OR_RETURN(function.outputs, SpecsFrom(proto.outputs(), sorted, function.name, "result"));
+  function.physical = DevicesFrom(proto.physical());
+  if (!function.physical.empty() && function.physical.size() != function.devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the Python function ", function.name, " has ", function.devices.size(),
+                                                   " devices and ", function.physical.size(), " physical ones"));
+  }
   return function;
 }
 

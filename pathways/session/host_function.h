@@ -6,6 +6,7 @@
 // Invariants:
 //   HF-1  the devices are distinct, and every array is on all of them, in an order of its own
 //   HF-2  every array has a size that fits int64 (buffers::Validate)
+//   HF-3  physical devices are given for all devices or for none
 // Pure.
 #pragma once
 
@@ -17,10 +18,11 @@
 #include "pathways/base/ids.h"
 #include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/array_spec.h"
+#include "pathways/program/program.h"
 
 namespace pw::session {
 
-inline constexpr char kHostFunctionFormat[] = "pathways.v1.HostFunction";
+using program::kHostFunctionFormat;
 inline constexpr size_t kMostHostFunctionBytes = 64 << 20;
 inline constexpr size_t kMostHostFunctionArrays = 1 << 16;  // arguments and results together
 
@@ -30,6 +32,7 @@ struct HostFunction {
   std::vector<DeviceId> devices;
   std::vector<buffers::ArraySpec> inputs;
   std::vector<buffers::ArraySpec> outputs;
+  std::vector<DeviceId> physical = {};  // the devices of each host that run it; empty: those above
 };
 
 absl::Status CheckHostFunctionSize(size_t bytes);

@@ -35,6 +35,16 @@ TEST(HostFunction, ComesBackAsItWasWritten) {
   EXPECT_EQ(read->outputs[0].dims, Example().outputs[0].dims);
 }
 
+TEST(HostFunction, PhysicalDevicesAreThoseOfAllDevicesOrNone) {
+  HostFunction function = Example();
+  function.physical = {DeviceId(7), DeviceId(8)};
+  const auto read = Reread(function);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->physical, function.physical);
+  function.physical.pop_back();
+  EXPECT_THAT(Reread(function).status().message(), HasSubstr("has 2 devices and 1 physical ones"));
+}
+
 TEST(HostFunction, ArraysOnOtherDevicesAreRefused) {
   HostFunction function = Example();
   function.inputs[0] = Spec({DeviceId(1), DeviceId(2)});

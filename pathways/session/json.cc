@@ -15,8 +15,8 @@ absl::StatusOr<std::string> Base64Field(const JsonObject& object, const std::str
 }
 
 bool BoolField(const JsonObject& object, const std::string& name) {
-  auto it = object.fields().find(name);
-  return it != object.fields().end() && it->second.bool_value();
+  const JsonValue* value = FindField(object, name);
+  return value != nullptr && value->bool_value();
 }
 
 absl::StatusOr<std::vector<DeviceId>> DevicesField(const JsonObject& object, const std::string& name) {

@@ -1,4 +1,4 @@
-// NewSession: the parameters of a session that is to be opened; UserUse: what a user has of the cluster.
+// NewSession: the parameters with which a session is opened. UserUse: a user's open sessions and device time, for quotas.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 
 namespace pw::session {
 
-struct NewSession {          // parameters of OpenSession
-  std::string description;   // for display: "jax client at 127.0.0.1:3312"
-  gang::ShareChange share;   // of the devices' time, if not the default
-  bool observer = false;     // sends operators' requests; not counted as a client
-  std::string user = {};     // the owner; empty: a process of the controller's user, or unknown
-  bool is_operator = false;  // its files are those of the hosts' own user
+struct NewSession {           // parameters of OpenSession
+  std::string description;    // for display: "jax client at 127.0.0.1:3312"
+  gang::ShareChange share;    // of the devices' time, if not the default
+  bool observer = false;      // sends operators' requests; not counted as a client
+  std::string user = {};      // the owner; empty: a process of the controller's user, or unknown
+  bool is_operator = false;   // its files are those of the hosts' own user
+  bool ends_on_hang = false;  // when one of its computations hangs
   // Of a user with a quota: `client` expires when the client no longer waits for the session. `tell` takes a line for the user: why the
   // session waits, or what it does not get.
   std::optional<std::weak_ptr<void>> client = {};  // none: it waits for ever

@@ -1,5 +1,5 @@
-// Profiles of a cluster: what its hosts and their devices do for a while, as an XSpace of each host (proto/xla/xplane.proto). A profile belongs to
-// a session: that session alone stops, reads and drops it.
+// Profiles of a cluster: records of the work of its hosts and their devices for a while, as an XSpace of each host (proto/xla/xplane.proto). A
+// profile belongs to a session: that session alone stops, reads and drops it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace pw::session {
 
-inline constexpr absl::Duration kLongestProfile = absl::Minutes(10);  // then it is given up
+inline constexpr absl::Duration kLongestProfile = absl::Minutes(10);     // then it is given up
+inline constexpr absl::Duration kUndisturbedProfile = absl::Minutes(1);  // then a user's makes way for another user's
 
 // The contents of a profile, and how large it may become.
 struct ProfileOptions {

@@ -1,5 +1,6 @@
 #include "pathways/session/questions.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,14 +20,11 @@ absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(abs
 
 // Returns 0 if the field is missing.
 absl::StatusOr<int64_t> WholeNumber(const JsonObject& object, const std::string& name) {
-  auto it = object.fields().find(name);
-  if (it == object.fields().end()) return 0;
-  const double number = it->second.number_value();
-  if (it->second.kind_case() != JsonValue::kNumberValue || !(number >= 0 && number <= 9e15) ||
-      number != static_cast<double>(static_cast<int64_t>(number))) {
-    return Bad(absl::StrCat("needs a whole number as ", name));
-  }
-  return static_cast<int64_t>(number);
+  const JsonValue* value = FindField(object, name);
+  if (value == nullptr) return 0;
+  const std::optional<uint64_t> number = CountOf(*value);
+  if (!number.has_value()) return Bad(absl::StrCat("needs a whole number as ", name));
+  return static_cast<int64_t>(*number);
 }
 
 absl::StatusOr<std::string> Text(const JsonObject& object, const std::string& name) {
@@ -113,8 +111,8 @@ TextCallback WithArrayBytes(const Session& session, TextCallback done) {
 }
 
 absl::StatusOr<absl::Duration> SecondsField(const JsonObject& fields) {
-  auto seconds = fields.fields().find("seconds");
-  const double limit = seconds == fields.fields().end() ? 0 : seconds->second.number_value();
+  const JsonValue* seconds = FindField(fields, "seconds");
+  const double limit = seconds == nullptr ? 0 : seconds->number_value();
   if (!(limit >= 0 && limit <= kLongestWaitSeconds))
     return Bad(absl::StrCat("waits for 0 to ", kLongestWaitSeconds, " seconds at a time"));
   return absl::Seconds(limit);

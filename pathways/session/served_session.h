@@ -96,13 +96,13 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void AwaitResumption();
   bool must_hold() const { return session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }
   void Break(const Request& request, const absl::Status& status);
-  // Return an error if the request is malformed.
+  // Carry out a request, and return an error if it is malformed.
   absl::Status CarryOut(Request& request);
   absl::Status CarryOutNow(Request& request);
   // Appends an event to the stream.
   void Tell(::pathways::v1::SessionEvent event, std::vector<Bytes> payload = {});
-  // Answers request `number`: with the error, or with the value that `fill` writes (null: none). `hold`: of the request, if it was carried out
-  // before; the client's acknowledgement of the answer ends it.
+  // Answers request `number`: with the error, or with the value that `fill` writes (null: none). `hold` keeps the request unsettled
+  // until the client has acknowledged the answer (Session::HoldRequest).
   void Answer(uint64_t number, const absl::Status& status, Fill fill, std::shared_ptr<void> hold = nullptr);
   // Return callbacks that answer a request: with a status alone, or with a value that `fill(value, answer, payload)` writes.
   StatusCallback AnswerStatus(uint64_t number);

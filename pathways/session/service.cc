@@ -151,6 +151,12 @@ absl::StatusOr<identity::Caller> SessionService::CallerOf(LinkId link, const Ses
   return caller;
 }
 
+void SessionService::OnHang(SessionId session, const std::string& text) {
+  const auto it = sessions_.find(session.v);
+  if (it == sessions_.end() || !(it->second.ends_on_hang || options_.end_on_hang)) return;
+  End(session.v, absl::DeadlineExceededError(text));
+}
+
 void SessionService::OnRevoked(const std::string& token_id) {
   const absl::Status status = absl::UnauthenticatedError(absl::StrCat("an operator has revoked the token ", token_id));
   std::vector<uint64_t> ended;
@@ -246,6 +252,7 @@ void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::
   entry.key = options_.make_key();
   entry.caller = caller;
   entry.observer = hello.observer();
+  entry.ends_on_hang = hello.ends_on_hang();
   entry.link = link;
   entry.client_end = hello.own_end();
   session_of_[link] = id;

@@ -39,6 +39,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   struct Options {
     absl::Duration grace = absl::ZeroDuration();    // the longest wait for a client whose connection broke
     absl::AnyInvocable<std::string()> make_key;     // returns a new unguessable secret at each call
+    bool end_on_hang = false;                       // any session, when one of its computations hangs
     identity::ClusterIdentity* identity = nullptr;  // admits clients; null: this user's processes, all where TLS is off
   };
   struct Environment {
@@ -52,6 +53,9 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   // Starts to listen. Returns the address with the actual port.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
 
+  // Hears that a computation of a session hangs, as `text` says. The session ends, and its client gets the text as DEADLINE_EXCEEDED, if the client has
+  // asked for that, or the options say so. On the strand.
+  void OnHang(SessionId session, const std::string& text);
   // Ends all sessions with this status and closes all connections. On the strand; the last call.
   void Stop(const absl::Status& status);
 
@@ -64,7 +68,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     std::shared_ptr<ServedSession> served;
     identity::Caller caller;
     std::string key;
-    bool observer = false;    // not waited for
+    bool observer = false;  // not waited for
+    bool ends_on_hang = false;
     LinkId link = 0;          // 0: no connection
     std::string client_end;   // of the connection, as the client's machine names it
     uint64_t told = 0;        // the last request acknowledged to the client

@@ -72,13 +72,15 @@ struct ValueInfo {
 inline constexpr char kNewerThanRuntime[] = "pathways/newer-than-runtime";
 
 struct CompileRequest {
-  std::string format;  // "mlir", or kHostFunctionFormat (host_function.h), which uses no field but the program
+  std::string format;  // "mlir", or kHostFunctionFormat (host_function.h), which uses only the program and the devices
   Bytes program;
   bool translated = false;  // `program` is a translation of the client's program; counted in the status report
   std::string options;      // serialized xla.CompileOptionsProto without its device assignment
   int num_replicas = 1;
   int num_partitions = 1;
-  std::vector<DeviceId> devices;  // replica-major; empty: the first num_replicas * num_partitions devices
+  // Replica-major; empty: the first num_replicas * num_partitions devices. Of a Python function: the devices that stand for those that it names;
+  // empty: the same.
+  std::vector<DeviceId> devices;
 };
 
 struct ExecutableInfo {

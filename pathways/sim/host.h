@@ -35,17 +35,19 @@ class Host {
     std::string controller;  // address
     int devices = 4;
     int64_t device_memory_bytes = 0;
-    absl::Duration task_time;
+    absl::Duration task_time;  // the simulated time that each task of the process takes
   };
   Host(World* world, Network* network, const Options& options);
   ~Host();
 
   Process& process() { return process_; }
   const std::string& name() const { return process_.name(); }
+  // Makes the process's tasks and its devices slower by this factor.
   void Slow(double factor);
-  // The process dies: none of its code runs again.
+  // Kills the process: none of its code runs again.
   void Die();
 
+  // As the methods of worker::Worker; 0 after Die.
   int64_t arrays() const { return link_ == nullptr ? 0 : link_->arrays(); }
   int64_t charged_bytes() const { return link_ == nullptr ? 0 : link_->charged_bytes(); }
   int64_t had_names() const { return link_ == nullptr ? 0 : link_->had_names(); }

@@ -1,8 +1,8 @@
 // Network: the links between simulated processes, as a net::Transport for each.
 //
 // A frame leaves when the sender's bulk link is free; urgent frames do not wait for it. It occupies the link for its size over
-// the bandwidth, and arrives after the latency and some jitter. Frames of one lane never overtake each other. Processes of the
-// same island use the fast link, all others the data-centre link.
+// the bandwidth, and arrives after the latency and some jitter. Frames of one lane (net::Lane: urgent or bulk) never overtake each
+// other. Processes of the same island use the fast link (NetworkOptions::inside), all others the slower one (between).
 //
 // Faults. The connections of a killed process close at their other ends one latency later; those of a machine that lost power
 // stay open and silent. A partition holds back all frames until it heals, as TCP does. CutOff ends the connections of a process,
@@ -38,7 +38,7 @@ struct NetworkOptions {
   LinkSpeed between{absl::Microseconds(50), absl::Microseconds(20), 1e9};
 };
 
-// A bug to plant, at a rate of one in n. Bugs of the transport hit one frame in n. With kHushEnd the connections of one dying
+// A bug to plant, at a rate of one in n. kLoseFrame to kDamageFrame hit one frame in n. With kHushEnd the connections of one dying
 // process in n are not reported as closed. With kPatience the controller always tolerates silence for twice the limit. The other
 // bugs change one in n of the messages that can be wrong in this way (mistakes.h).
 enum class Bug {
@@ -71,7 +71,7 @@ class Network {
   absl::Duration Travel(const Process& from, const Process& to, size_t bytes);
   absl::Duration OnLink(const Process& from, const Process& to, size_t bytes) const;
 
-  // Removes the ends of a dead process. `silently`: the other ends are not told.
+  // Removes a dead process's ends of its connections. `silently`: the other ends are not told.
   void Cut(const Process& process, bool silently);
   // Ends the connections of the process: frames under way are lost, and both ends are told. It can make none until `until`.
   void CutOff(const Process& process, absl::Time until);
@@ -82,13 +82,14 @@ class Network {
   void Partition(std::set<std::string> processes, absl::Time until);
   // Delays frames to and from the process until `until`; `by_chance`: each by a random part of `by`.
   void Disturb(const std::string& process, absl::Duration by, bool by_chance, absl::Time until);
-  void Plant(Bug bug, uint64_t one_in);
+  void Plant(Bug bug, uint64_t one_in);  // makes the network show this bug from now on
   // Lets controllers repeat commands to hosts (repeats.h).
   void Repeat(uint64_t one_in, std::function<bool(SessionId)> is_open) {
     repeats_ = std::make_unique<Repeats>(world_, one_in, std::move(is_open));
   }
   // Returns how many commands have been repeated.
   uint64_t repeated() const { return repeats_ == nullptr ? 0 : repeats_->repeated(); }
+  // Returns how many commands came after their requests were settled, as Repeats counts them: 0, unless there is a bug.
   uint64_t after_settled() const { return repeats_ == nullptr ? 0 : repeats_->after_settled(); }
 
   struct Count {

@@ -142,13 +142,14 @@ absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json) {
     if (dtype == name) array.dtype = known;
   }
   auto is_null = [&](const char* field) {
-    auto it = object.fields().find(field);
-    return it == object.fields().end() || it->second.has_null_value() || it->second.kind_case() == JsonValue::kNullValue;
+    const JsonValue* value = FindField(object, field);
+    return value == nullptr || value->has_null_value();
   };
-  auto separator = object.fields().find("dimension_separator");
-  const bool dots = separator == object.fields().end() || separator->second.string_value() == ".";
-  auto order = object.fields().find("order");
-  const bool row_major = order == object.fields().end() || order->second.string_value() == "C";
+  auto is_or_lacks = [&](const char* field, absl::string_view text) {
+    const JsonValue* value = FindField(object, field);
+    return value == nullptr || value->string_value() == text;
+  };
+  const bool dots = is_or_lacks("dimension_separator", "."), row_major = is_or_lacks("order", "C");
   if (array.dtype == DType::kInvalid || !is_null("compressor") || !is_null("filters") || !dots || !row_major) {
     return absl::UnimplementedError(
         "only plain zarr v2 arrays can be read: a numeric type, row-major, no compressor, no filters, '.' between indices");

@@ -1,5 +1,5 @@
-// Lanes: where the spans of a track are drawn. Viewers show overlapping spans of one line as nested. So overlapping spans of a track get
-// lines ("lanes") of their own: each span takes the first lane of its track that is free when the span begins.
+// Lanes: the lines on which a trace viewer draws the spans of a track, such as a device's. Viewers show overlapping spans of one line as
+// nested. So overlapping spans get lines ("lanes") of their own: each span takes the first lane of its track that is free when it begins.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 namespace pw::trace {
 
 struct Lanes {
-  std::vector<size_t> order;  // the events, by their beginnings
-  std::vector<size_t> lane;   // of each event, within its track; 0 is the first
+  std::vector<size_t> order;  // the positions of the events in the recording, by the time at which they begin
+  std::vector<size_t> lane;   // of each event of the recording, within its track; 0 is the first
 };
 // REQUIRES: the track of each event is one of the recording's. Pure.
 Lanes LanesOf(const Recording& recording);

@@ -1,4 +1,5 @@
-// The name of the clock that a process reads: processes with equal names share one steady clock; others differ by an unknown offset.
+// The name of the steady clock that a process reads. Processes with equal names read the same clock; the clocks of others differ by an
+// unknown offset.
 #pragma once
 
 #include <string>

@@ -53,6 +53,7 @@ class WorkerHarness {
     absl::Duration heartbeat_limit, grace;  // of links between workers
     storage::Roots client_files;            // folders that clients may use
     bool has_disk = true;
+    std::function<std::string()> native_stacks;
   };
   explicit WorkerHarness(Setup setup)
       : executor(setup.executor != nullptr ? *setup.executor : own_),
@@ -72,6 +73,8 @@ class WorkerHarness {
     environment.next_launch_id = &launch_id_;
     environment.limits = setup.limits;
     environment.checksum = setup.checksum;
+    environment.native_stacks = setup.native_stacks;
+    if (setup.native_stacks) environment.python.threads = std::shared_ptr<Executor>(&copy_executor, [](Executor*) {});
     v1::Welcome welcome;
     welcome.set_host(setup.host);
     welcome.set_incarnation(7);

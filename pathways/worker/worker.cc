@@ -87,10 +87,11 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       aliases_(&context_, &arrays_),
       expectations_(&context_, &arrays_),
       host_calls_(&context_, environment.runtime, &lanes_),
-      functions_(&context_, &arrays_, environment.python,
+      functions_(&context_, &arrays_, environment.timers, environment.python,
                  [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
                    host_calls_.Call(request, std::move(done));
                  }),
+      stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes, &host_quota_),
@@ -228,6 +229,7 @@ Housekeeping::Duties Worker::MakeDuties() {
     runner_.Examine(&examination);
     return examination;
   };
+  duties.stacks = [this](const v1::StackQuestion& question, Stacks::Done done) { stacks_.Collect(question, std::move(done)); };
   return duties;
 }
 

@@ -1,12 +1,12 @@
-// Worker: everything a worker process holds for one controller, and the commands that act on it.
+// Worker: everything that a worker process holds for one controller. It passes the controller's commands to its parts, which do the work.
 //
-// A Worker exists from Welcome until the controller is lost; then it is dropped with all it holds. The link (controller_link.h) parses
-// frames and hands them over; the parts (puts, fetches, moves, ...) do the work.
+// The link (controller_link.h) makes a Worker when the controller's Welcome has come, and drops the Worker with all it holds when the
+// controller is lost. The link parses frames and hands their commands to Handle.
 //
 // Invariants:
 //   WK-1  commands take effect in the order of Handle
 //   WK-2  a malformed batch is refused as a whole, with no effect; the link then ends the connection
-//   WK-3  a command that a request names is done once, however often it comes (repeated_commands.h)
+//   WK-3  a command whose name says which client's request made it is done once, however often it comes (repeated_commands.h)
 // Lives on the worker's strand, destruction included.
 #pragma once
 
@@ -22,6 +22,7 @@
 #include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
 #include "pathways/worker/execute/programs.h"
+#include "pathways/worker/execute/stacks.h"
 #include "pathways/worker/execute/tracing.h"
 #include "pathways/worker/files/array_files.h"
 #include "pathways/worker/housekeeping/housekeeping.h"
@@ -64,13 +65,14 @@ struct Environment {
   std::shared_ptr<const CompileCache> compile_cache;
   net::Transport* transport = nullptr;
   PythonOptions python;
-  int* next_launch_id = nullptr;
+  int* next_launch_id = nullptr;  // counts launches over all Workers
   Limits limits;
   bool checksum = false;      // transfers to other workers are checksummed
   bool shares_memory = true;  // with other processes of this machine
   std::function<pathways::v1::Examination()>
-      examine_machine;            // describes the machine, without the launches; null: an empty answer
-  bool peers_in_process = false;  // the other workers are in this process: data is passed to them without a copy
+      examine_machine;                         // describes the machine, without the launches; null: an empty answer
+  std::function<std::string()> native_stacks;  // returns the stacks of this process's threads; null: they are not told
+  bool peers_in_process = false;               // the other workers are in this process: data is passed to them without a copy
 };
 
 class Worker {
@@ -83,6 +85,7 @@ class Worker {
   absl::Status Handle(const pathways::v1::ToWorker& batch, const Bytes& payload);
   // Sends the events that have gathered. Called when the strand has run empty.
   void Idle();
+  // Sends more fetched bytes, now that the connection to the controller takes them.
   void BulkWritable() { fetches_.Pump(); }
 
   // For the listener of peer connections.
@@ -136,6 +139,7 @@ class Worker {
   Expectations expectations_;
   HostCalls host_calls_;
   Functions functions_;
+  Stacks stacks_;
   PeerConnections peers_;
   ReportPath reports_;
   Moves moves_;

@@ -28,6 +28,7 @@ struct Options {
   std::string callback_socket;      // where the package answers programs' calls (python_calls.h); empty: nowhere
   std::string callback_token;
   std::string weight, priority;  // its share of the devices' time (gang/share.h); empty: the default
+  std::string on_hang;           // "end": the session ends when one of its computations hangs; empty or "report": it does not
   bool virtual_devices = false;  // lists the devices of virtual slices, too; the package hides them from jax.devices()
 };
 
@@ -41,6 +42,7 @@ std::string* TextNamed(absl::string_view name, Options& options) {
   if (name == "callback_token") return &options.callback_token;
   if (name == "weight") return &options.weight;
   if (name == "priority") return &options.priority;
+  if (name == "on_hang") return &options.on_hang;
   return nullptr;
 }
 
@@ -56,7 +58,7 @@ absl::Status ReadOption(const PJRT_NamedValue& value, Options& options) {
   } else {
     return absl::InvalidArgumentError(absl::StrCat(
         "there is no option '", name, "' of this type; there are the texts cluster, local, description, token_file, tls, ",
-        "callback_socket, callback_token, weight and priority, and the numbers patience and virtual_devices"));
+        "callback_socket, callback_token, weight, priority and on_hang, and the numbers patience and virtual_devices"));
   }
   return absl::OkStatus();
 }
@@ -68,6 +70,9 @@ absl::StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count)
   options.session.say = [](const std::string& line) { PrintNotice(STDERR_FILENO, line); };
   for (size_t i = 0; i < count; ++i) PW_RETURN_IF_ERROR(ReadOption(values[i], options));
   PW_ASSIGN_OR_RETURN(options.session.share, gang::ParseShareChange(options.weight, options.priority));
+  if (!options.on_hang.empty() && options.on_hang != "end" && options.on_hang != "report")
+    return absl::InvalidArgumentError("the option on_hang must be end or report");
+  options.session.ends_on_hang = options.on_hang == "end";
   if (options.session.controller.empty() == options.local.empty())
     return absl::InvalidArgumentError(
         "the option `cluster` must name the controller's address for clients (HOST:PORT, unix:PATH), or the option "

@@ -26,8 +26,8 @@ struct OwnSession {
   std::unique_ptr<client::Client> client;
 };
 
-// Opens a session with the cluster of these flags, and starts that cluster if necessary. `flags` has one flag a line: those of
-// pathways-local, and `--log=FILE` for this library's log lines.
+// Opens a session with the cluster of these flags, and starts that cluster if necessary. `flags` has one flag a line. The flags are those of
+// pathways-local, and `--log=FILE` for the log lines of this library.
 absl::StatusOr<OwnSession> OpenOwnSession(const std::string& flags, const std::string& description,
                                           const gang::ShareChange& share);
 

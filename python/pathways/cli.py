@@ -55,7 +55,7 @@ def _steps_of(command):
 def _add_quotas(add):
     step = _steps_of(add("quota", None, "limit what users may have of a cluster: sessions, devices, device time a day, memory, Python processes, weight, priority"))
     change = step("set", quotas.change, "set limits of a user, and keep the other limits; an operator's command")
-    change.add_argument("--user", required=True, metavar="NAME", help="whose limits; '*': everybody without a limit of their own")
+    change.add_argument("--user", required=True, metavar="NAME", help="the user with these limits; '*': all users without a limit of their own")
     change.add_argument("--sessions", metavar="N|none", help="how many sessions at a time; one more waits until another ends")
     change.add_argument("--device-seconds", metavar="S|none", help="device time a day (UTC), summed over devices; then computations are refused")
     change.add_argument("--weight", metavar="W|none", help="the largest weight of a session ('pathways share')")
@@ -71,7 +71,7 @@ def _add_quotas(add):
 def _add_tokens(add):
     step = _steps_of(add("token", None, "make, list and revoke the tokens with which users, operators and workers enter a cluster; an operator's command"))
     create = step("create", tokens.create, "make a token, and print its token file: 'pathways login' stores it for its owner")
-    create.add_argument("--user", required=True, metavar="NAME", help="who it is for: letters, digits, and any of . _ @ -")
+    create.add_argument("--user", required=True, metavar="NAME", help="the user whose token it is: letters, digits, and any of . _ @ -")
     create.add_argument("--role", choices=("user", "operator", "worker"), default="user",
                         help="user: has sessions, and sees and touches its own (the default); operator: may do everything; worker: may join as a host")
     create.add_argument("--expires", default="30d", metavar="TIME", help="how long it is valid, such as 12h or 30d; never: until it is revoked (default 30d)")
@@ -95,14 +95,15 @@ def _add_oidc(up):
     group.add_argument("--oidc-issuer", metavar="URL", help="admit users by the tokens of this provider; exactly as the tokens name it ('iss')")
     group.add_argument("--oidc-audience", metavar="NAME", help="what the tokens for this cluster are for ('aud')")
     group.add_argument("--oidc-user-claim", metavar="CLAIM", help="the field of a token with the user's name (default sub)")
-    group.add_argument("--oidc-operators", metavar="CLAIM=VALUE", help="users whose field CLAIM is VALUE, or has it in its list, are operators (default: nobody)")
+    group.add_argument("--oidc-operators", metavar="CLAIM=VALUE", help="users whose field CLAIM is VALUE, or has it in its list, are operators (default: none)")
     group.add_argument("--oidc-keys", metavar="URL|PATH", help="the provider's key set, JWKS (default: where the provider says that it is)")
     group.add_argument("--oidc-ca", metavar="PATH", help="the authorities that certify the provider's server, in PEM (default: the system's)")
 
 
-def _add_metrics(command, whose):
-    command.add_argument("--metrics-port", type=int, metavar="PORT",
-                         help=f"show {whose}'s metrics to Prometheus on this machine, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)")
+def _add_metrics(command, whose, secure):
+    command.add_argument("--metrics-port", metavar="[HOST:]PORT",
+                         help=f"show {whose}'s metrics to Prometheus, at http://127.0.0.1:PORT/metrics; 0: a free port (default: no metrics)"
+                              + (". With an address that other machines reach: https://HOST:PORT/metrics, with this host's certificate" if secure else ""))
     command.add_argument("--metrics-token-file", metavar="PATH", help="of --metrics-port: a file with the secret that readers show ('openssl rand -hex 32' makes one)")
 
 
@@ -125,7 +126,7 @@ def _add_worker(worker):
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
     worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
     _add_device_options(worker)
-    _add_metrics(worker, "this host")
+    _add_metrics(worker, "this host", secure=True)
     _add_host_python(worker)
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker, "a worker")
@@ -143,6 +144,8 @@ def _add_host_python(command):
                               "interpreter (default: that of this command); without it and --python-user they are refused")
     command.add_argument("--python-user", metavar="NAME", help="the same, but as this user, who must be able to read the interpreter; needs root")
     command.add_argument("--python-memory", type=int, metavar="BYTES", help="the most private memory of each process that runs such functions")
+    command.add_argument("--python-seconds", type=float, metavar="SECONDS",
+                         help="the most time of a call of such a function; if it is over, the call fails and its process is ended")
     command.add_argument("--python-processes", type=int, metavar="N", help="the most processes and threads of --python-user, on each host")
 
 
@@ -212,23 +215,31 @@ def parser():
                     help="programs of many nodes: all of them to the hosts at once (the default), or node by node, each when the one before it is enqueued, "
                          "to compare")
     up.add_argument("--tls", choices=("on", "off"), default="on",
-                    help="off: nothing is encrypted, and whoever reaches an address of the cluster does there what he likes (default on)")
+                    help="off: nothing is encrypted, and any process that reaches an address of the cluster may do anything there (default on)")
     _add_oidc(up)
     up.add_argument("--hang-limit", type=float, metavar="S",
                     help="report a computation as hanging that takes ten times its predicted time and longer than S seconds (default 10); a program's first run "
                          "after six times as long")
+    up.add_argument("--on-hang", choices=("report", "end"),
+                    help="end: when a computation hangs, its program gets an exception that says where, and its session ends; report: it is reported only (the "
+                         "default)")
     up.add_argument("--client-grace", type=float, metavar="S",
                     help="how long a program whose connection to the controller is broken may stay away: its arrays wait for S seconds (default 600); 0: "
                          "they are freed at once")
     up.add_argument("--host-grace", type=float, metavar="S",
                     help="how long a host whose connection to the controller is broken may not be heard of: its arrays wait for S seconds (default 10); 0: "
                          "they are lost with the connection")
-    up.add_argument("--metrics-port", type=int, metavar="PORT",
-                    help="show metrics to Prometheus on this machine, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
-                         "ports; 0: free ports (default: no metrics)")
+    up.add_argument("--metrics-port", metavar="[HOST:]PORT",
+                    help="show metrics to Prometheus, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
+                         "ports; 0: free ports (default: no metrics). With an address that other machines reach: by HTTPS, but those of the agent on 127.0.0.1")
     up.add_argument("--page", nargs="?", const="0", metavar="[HOST:]PORT",
-                    help="show a page for operators in a browser, on this port of 127.0.0.1 (default: a free one) or on this address, which is not encrypted; "
+                    help="show a page for operators in a browser, on this port of 127.0.0.1 (default: a free one) or on this address, which has HTTPS; "
                          "'pathways page' prints an address that logs in (default: no page)")
+    up.add_argument("--page-tls", choices=("on", "off"),
+                    help="with --page: HTTPS or HTTP (default: HTTPS, unless only this machine reaches the address). The cluster's own authority makes the certificate")
+    up.add_argument("--page-certificate", metavar="PATH",
+                    help="with --page: a chain of certificates (PEM) for this machine's name that browsers trust already; read again every day")
+    up.add_argument("--page-key", metavar="PATH", help="of --page-certificate: its private key (PEM)")
     up.add_argument("--page-name", action="append", metavar="NAME",
                     help="with --page: a further name by which browsers call it, such as that of a proxy before it")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
@@ -236,13 +247,13 @@ def parser():
 
     _add_worker(add("worker", join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
 
-    agent = add("agent", join.agent, "run a front door of a cluster, for jax programs without this package (JAX_PLATFORMS=proxy); stays in the foreground")
+    agent = add("agent", join.agent, "run an agent, which connects jax programs without this package (JAX_PLATFORMS=proxy) to a cluster; stays in the foreground")
     agent.add_argument("--address", metavar="HOST:PORT",
                        help="the cluster whose controller listens there (default: PATHWAYS_ADDRESS, or the cluster that is up on this machine)")
     agent.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT",
                        help="where programs connect, as JAX_BACKEND_TARGET=grpc://HOST:PORT (default: a free port of 127.0.0.1, which its log tells)")
     agent.add_argument("--port-file", metavar="PATH", help="file for the address on which it listens")
-    _add_metrics(agent, "the agent")
+    _add_metrics(agent, "the agent", secure=False)
     _add_token(agent, "a user")
     agent.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
 
@@ -258,10 +269,11 @@ def parser():
     watch = add("top", top.top, "show what the cluster does, again and again: hosts' load and memory, clients' shares, the queue, events; q ends it")
     watch.add_argument("--address", metavar="HOST:PORT", help="the cluster whose controller listens there")
     watch.add_argument("--interval", type=float, default=2.0, metavar="S", help="seconds between two looks (default 2)")
-    watch.add_argument("--once", action="store_true", help="print one look and end; this is what happens where the output is no terminal")
+    watch.add_argument("--once", action="store_true", help="print the state once and end; the default where the output is no terminal")
 
     show = add("page", page.page, "print an address of the cluster's page ('up --page') that logs a browser in, once, within ten minutes")
-    show.add_argument("--address", metavar="HOST:PORT", help="the page of another cluster")
+    show.add_argument("--address", metavar="[https://]HOST:PORT",
+                      help="the page of another cluster; without http:// or https:// the latter, unless the address is one of this machine alone")
     show.add_argument("--token-file", metavar="PATH", type=_file,
                       help="what opens it: the file of the controller's --page-token-file, or an operator's token file (default: that of the cluster that is up on "
                            "this machine)")

@@ -112,6 +112,26 @@ def calls_on_hosts():
     return float(call(x)[0]) != os.getpid()
 
 
+def calls_on_hosts_in_programs():
+    if jax.__version_info__ < (0, 9, 1):
+        return True  # hosts cannot run functions of this jax
+    from jax.experimental import colocated_python
+    import pathways as pw
+
+    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    spec = jax.ShapeDtypeStruct((), np.float32, sharding=device)
+
+    @colocated_python.colocated_python_class
+    class Pid:
+        def add(self, v):
+            return v + os.getpid()
+
+    add, here = Pid().add.specialize(out_specs_fn=lambda v: spec), colocated_python.colocated_python(lambda: jnp.float32(os.getpid()))
+    here = here.specialize(devices=jax.devices()[:1], out_specs_fn=lambda: spec)
+    added, found = pw.program(lambda v: (add(v), here()))(jax.device_put(np.float32(0), device))
+    return float(added) == float(found) != os.getpid()
+
+
 def runs_programs():
     import pathways as pw
 
@@ -194,7 +214,7 @@ def hands_out_memory():
 
 
 # The last feature drops the connection.
-FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, calls_on_hosts, runs_programs, runs_programs_over_other_shardings,
+FEATURES = [calls_back, calls_back_from_several, calls_back_with_buffers, tells_shardings, calls_on_hosts, calls_on_hosts_in_programs, runs_programs, runs_programs_over_other_shardings,
             keeps_order_in_programs, has_virtual_slices, knows_own_table_of_tokens, moves_between_sets_of_devices, guards_transfers,
             analyzes_costs, takes_odd_strides, hands_out_memory, loads_the_other_door, can_hide_devices,
             forgets_dropped_connections, has_a_profiler]

@@ -58,9 +58,9 @@ class Worker:
         with os.fdopen(files[0], "rb") as file:
             return wire._read(memoryview(file.read()))
 
-    def load(self, text, inputs=1, outputs=1):
+    def load(self, text, inputs=1, outputs=1, **more):
         number = next(self.numbers)
-        self.send({"load": number, "name": "f", "inputs": [[0]] * inputs, "outputs": [[0]] * outputs}, [text])
+        self.send({"load": number, "name": "f", "inputs": [[0]] * inputs, "outputs": [[0]] * outputs, **more}, [text])
         header, _ = self.receive()
         assert header["loaded"] == number
         return number, header
@@ -83,11 +83,11 @@ def worker():
     worker.process.wait()
 
 
-def pickled(function, *specs, out):
-    """Returns a function of arrays on device 0, specialized and pickled by jax."""
+def pickled(function, *specs, out, device=0):
+    """Returns a function of arrays on a device, specialized and pickled by jax."""
     from jax.experimental.colocated_python import serialization
 
-    device = jax.devices("cpu")[0]
+    device = jax.devices("cpu")[device]
     sharding = jax.sharding.SingleDeviceSharding(device)
     with_sharding = lambda spec: jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding)
     leaves, tree = jax.tree.flatten((tuple(map(with_sharding, specs)), {}))
@@ -105,6 +105,38 @@ def test_a_function_runs_in_the_process_and_returns_its_result(worker):
     header, parts = worker.receive()
     assert "code" not in header, header
     np.testing.assert_array_equal(np.frombuffer(parts[0], np.float32), np.full(4, worker.process.pid, np.float32))
+
+
+def test_a_device_of_a_slice_stands_for_a_physical_one(worker):
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[5])
+
+    def where(x):
+        return x + 10 * sum(d.id for d in sharding.device_set) + sum(d.id for d in x.devices())
+
+    text = pickled(where, F4, out=F4, device=5)
+    number, header = worker.load(text, bound=[[5, 0]])
+    assert "code" not in header, header
+    worker.call(number, [np.ones(4, np.float32)])
+    header, parts = worker.receive()
+    assert "code" not in header, header
+    np.testing.assert_array_equal(np.frombuffer(parts[0], np.float32), np.ones(4, np.float32))
+    for bound, said in (({}, "Invalid device ID 5"), ({"bound": [[5, 7]]}, "device 7 has joined the cluster after this process had started")):
+        _, header = worker.load(text, **bound)
+        assert said in header["message"], header
+
+
+def test_it_tells_the_limit_of_time_that_the_program_sets(worker, monkeypatch):
+    text = pickled(lambda x: x, F4, out=F4)
+    monkeypatch.setenv("PATHWAYS_FUNCTION_SECONDS", "2.5")
+    _, header = worker.load(envelope.pack(text))
+    assert header["seconds"] == 2.5
+    monkeypatch.delenv("PATHWAYS_FUNCTION_SECONDS")
+    _, header = worker.load(envelope.pack(text))
+    assert "seconds" not in header
+    for wrong in ("soon", "0", "-1", "nan", "inf"):
+        monkeypatch.setenv("PATHWAYS_FUNCTION_SECONDS", wrong)
+        with pytest.raises(ValueError, match="must be a number of seconds above 0"):
+            envelope.pack(text)
 
 
 def test_large_arrays_and_types_of_other_libraries_keep_their_bytes(worker):

@@ -92,6 +92,10 @@ def test_a_hang_is_an_error_that_names_program_and_hosts():
     assert found.level == ERROR and "9 of client 2" in found.where
     for said in ("31.0 s", "0.2 s were predicted", "jit_step", "host h0: launched, not finished", "host h1: does not answer"):
         assert said in found.text
+    hang["stacks"] = [{"host": "h0", "process": "the worker", "text": "  pw-executor 7:\n    Run  (pathways-worker)\n"},
+                      {"host": "h0", "process": "the program of client 2", "text": "  MainThread at train.py:7 in <module>: loss.item()\n    File \"train.py\", line 7\n"}]
+    text = cluster_checks.hangs({"hangs": [hang]})[0].text
+    assert "the program of client 2: MainThread at train.py:7 in <module>: loss.item()" in text and "pw-executor" not in text and "File" not in text
     del hang["predicted_seconds"]
     assert "first run" in cluster_checks.hangs({"hangs": [hang]})[0].text
     assert levels(cluster_checks.hangs({})) == [OK]
@@ -100,12 +104,30 @@ def test_a_hang_is_an_error_that_names_program_and_hosts():
 @pytest.mark.parametrize("machine, check, level", [
     ({}, "machines", OK), ({"clock_ahead_seconds": 0.9}, "machines", OK), ({"clock_ahead_seconds": -7.5}, "clocks", WARNING), ({"release": "0"}, "versions", WARNING),
     ({"files_open": 75, "files_limit": 100}, "open files", WARNING), ({"files_open": 95, "files_limit": 100}, "open files", ERROR),
+    ({"disk": "/home", "disk_free_bytes": 500 << 20, "disk_total_bytes": 9 << 30}, "disk", WARNING), ({"disk_free_bytes": 5 << 20, "disk_total_bytes": 9 << 30}, "disk", ERROR),
+    ({"disk_free_bytes": 2 << 30, "disk_total_bytes": 100 << 30}, "disk", WARNING), ({"disk_free_bytes": 2 << 30, "disk_total_bytes": 9 << 30}, "machines", OK),
+    ({"certificate_seconds": 86400.0 * 29}, "machines", OK), ({"certificate_seconds": 86400.0}, "certificates", WARNING), ({"certificate_seconds": -9.0}, "certificates", ERROR),
     ({"shared_memory_free_bytes": 100 << 20}, "shared memory", WARNING), ({"shared_memory_free_bytes": 0}, "shared memory", ERROR),
 ])
 def test_what_is_wrong_with_a_hosts_machine_is_found(machine, check, level):
     well = {"release": "1", "clock_ahead_seconds": 0.0, "files_open": 10, "files_limit": 1000, "shared_memory_free_bytes": 1 << 30, "shared_memory_total_bytes": 1 << 31}
     (found,) = cluster_checks.machines({"version": "1", "hosts": [host(machine={**well, **machine})]})
     assert (found.check, found.level) == (check, level) and found.where == "host h0"
+
+
+@pytest.mark.parametrize("certificates, level, where", [
+    ({}, None, None), ({"authority": 86400.0 * 3650, "controller": 86400.0 * 6.5, "page": 86400.0 * 7}, OK, "controller"),
+    ({"authority": 86400.0 * 80, "controller": 86400.0 * 7}, WARNING, "authority"), ({"authority": 1e9, "controller": 86400.0 * 2}, WARNING, "controller"),
+    ({"authority": 1e9, "page": -1.0}, ERROR, "page"),
+])
+def test_a_certificate_that_is_about_to_end_is_found(certificates, level, where):
+    found = cluster_checks.controller_machine({"certificates": certificates})
+    assert [(one.check, one.level, one.where) for one in found] == ([] if level is None else [("certificates", level, where)])
+
+
+def test_a_full_disk_of_the_controller_is_found():
+    (found,) = cluster_checks.controller_machine({"machine": {"disk": "/home", "disk_free_bytes": 1, "disk_total_bytes": 100}})
+    assert (found.check, found.level, found.where) == ("disk", ERROR, "controller") and "/home" in found.text
 
 
 @pytest.mark.parametrize("free, total, level", [(900, 1000, OK), (90, 1000, WARNING), (150, 10000, WARNING), (9, 1000, ERROR)])

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pathways._callbacks import host_calls
+from pathways._callbacks import host_calls, stacks
 
 
 class Door:
@@ -58,6 +58,39 @@ def door(tmp_path, registry):
         yield door
         server.close()
         door.socket.close()
+
+
+def test_the_programs_stacks_are_told_while_a_function_hangs(door, registry):
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hanging_function():
+        entered.set()
+        go_on.wait()
+        return []
+
+    door.call(1, registry.add(hanging_function, []))
+    assert entered.wait(20)
+    door.call(2, host_calls.STACKS)
+    header, (told,) = door.receive()
+    assert header == {"call": 2, "ok": True, "results": [host_calls.STACK_BYTES]}
+    text = told.rstrip(b"\0").decode()
+    headings = [line for line in text.splitlines() if not line.startswith(" ")]
+    assert headings[0].startswith("MainThread at ") and "test_host_calls.py" in headings[0]
+    (hanging,) = [line for line in headings[1:] if "hanging_function" in line]
+    assert hanging.endswith("in hanging_function: go_on.wait()")
+    assert "pathways-host-calls" not in text, "threads of the package alone are left out"
+    go_on.set()
+    assert door.receive()[0] == {"call": 1, "ok": True, "results": []}
+
+
+def test_stacks_have_a_limit(monkeypatch):
+    monkeypatch.setattr(threading.main_thread(), "name", "MainThréad")
+    told = []
+    asker = threading.Thread(target=lambda: told.extend(stacks.text(limit) for limit in (1 << 20, 100, 1, 0)))
+    asker.start()
+    asker.join()  # the main thread is here, under a name in two bytes a letter
+    assert told[0].startswith("MainThréad at ") and "asker.join()" in told[0]
+    assert [len(text.encode()) for text in told[1:]] == [100, 1, 0]
 
 
 def test_results_come_back_in_order_with_their_bytes(door, registry):

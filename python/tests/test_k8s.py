@@ -333,7 +333,11 @@ def test_the_chart_has_the_version_of_the_package():
         (["--no-workers"], "leave out --no-workers"),
         (["--python-user", "nobody"], "--host-python"),
         (["--metrics-port", "0"], "leave out --metrics-port"),
-        (["--page"], "leave out --page"),
+        (["--page", "0.0.0.0:9500"], "give --page a port alone"),
+        (["--page-name", "board"], "leave out --page-name"),
+        (["--page-tls", "on"], "leave out --page-tls"),
+        (["--page-certificate", "page.crt"], "leave out --page-certificate"),
+        (["--page-key", "page.key"], "leave out --page-key"),
         (["--simulated", "2x2"], "leave out --on k8s"),
         (["--foreground"], "leave out --foreground"),
         (["-d"], "leave out --detach"),
@@ -352,6 +356,15 @@ def test_an_option_that_means_nothing_there_is_refused(capsys, options, says):
     assert says in err and out == ""
 
 
+@pytest.mark.parametrize("words, port", [(["--page"], "9500"), (["--page", "9600"], "9600"), ([], None)])
+def test_the_page_is_on_the_loopback_of_the_controllers_pod(capsys, words, port):
+    found = list(yaml.safe_load_all(printed(capsys, *words)))
+    (controller,) = templates_of(found, "controller")
+    args = controller["spec"]["containers"][0]["args"]
+    assert (after(args, "--page") if "--page" in args else None) == port
+    assert "9500" not in json.dumps([one for one in found if one["kind"] in ("Service", "NetworkPolicy")]), "no other pod reaches it"
+
+
 def test_no_option_of_up_is_ignored():
     passed_on = {
         "islands",
@@ -365,6 +378,8 @@ def test_no_option_of_up_is_ignored():
         "spill",
         "dispatch",
         "hang_limit",
+        "on_hang",
+        "page",
         "client_grace",
         "host_grace",
         "oidc_issuer",
@@ -373,7 +388,7 @@ def test_no_option_of_up_is_ignored():
         "oidc_operators",
         "oidc_keys",
     }
-    passed_on |= {"checksum", "memory_limit", "device_options", "host_python", "python_memory", "python_processes"}
+    passed_on |= {"checksum", "memory_limit", "device_options", "host_python", "python_memory", "python_processes", "python_seconds"}
     options = vars(cli.parser().parse_args(["up"])).keys() - {"command", "function", "on", "default_image"}
     assert options <= passed_on | set(k8s._REFUSED) | set(k8s._OWN) | {"tls", "wait"}, "pass it on in k8s.py, or refuse it there"
 
@@ -395,6 +410,8 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "sequential",
                 "--hang-limit",
                 "2.5",
+                "--on-hang",
+                "end",
                 "--client-grace",
                 "60",
                 "--host-grace",
@@ -413,6 +430,8 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "--host-python",
                 "--python-memory",
                 "5",
+                "--python-seconds",
+                "2.5",
                 "--image",
                 "r.example/p:1",
                 "--option",
@@ -424,10 +443,11 @@ def test_options_reach_the_pods_that_they_concern(capsys):
     )
     (controller,), (worker,) = templates_of(found, "controller"), templates_of(found, "worker")
     up, join = ([*one["spec"]["containers"][0]["args"]] for one in (controller, worker))
-    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "client-grace", "host-grace", "oidc-issuer", "oidc-audience")] == [
+    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "on-hang", "client-grace", "host-grace", "oidc-issuer", "oidc-audience")] == [
         "fifo",
         "sequential",
         "2.5",
+        "end",
         "60",
         "0",
         "https://id.example.org",
@@ -440,6 +460,7 @@ def test_options_reach_the_pods_that_they_concern(capsys):
         and after(join, "--memory-limit") == "1000"
         and join[join.index("--device-options") + 1 :][:2] == ["memory_limit_bytes=4096", "asynchronous=true"]
         and after(join, "--python-memory") == "5"
+        and after(join, "--python-seconds") == "2.5"
     )
     for resources in worker["spec"]["containers"][0]["resources"].values():
         assert resources["cpu"] == "500m" and resources["example.com/npu"] == 2 and resources["memory"] == "16Gi"

@@ -55,6 +55,10 @@ def test_a_report_says_which_run_each_figure_is_of():
     assert [run["command"] for run, _ in _provenance.runs(report)] == ["run 0", "run 1"], "nothing is left of the last"
 
 
+PAGE = f"# The page\n\n## {_render.IN_SHORT}\n\n- equal to jax\n\nMedians.\n\n## Verdicts\n\nall\n"
+README = f"What it is.\n\n{paper_run.QUOTED}\n- faster than jax\n{paper_run.END}\n\nMore.\n"
+
+
 @pytest.fixture
 def publishable(tmp_path, monkeypatch):
     """A tree whose words are in a commit, and a page to publish there. Returns a function that publishes a report, and the folder docs."""
@@ -63,7 +67,8 @@ def publishable(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "paper").mkdir()
     (tmp_path / "paper" / "figure5.png").write_bytes(b"a picture")
-    (tmp_path / "paper.md").write_text("the page")
+    (tmp_path / "paper.md").write_text(PAGE)
+    (tmp_path / "README.md").write_text(README)
 
     def publish(report):
         monkeypatch.setattr(paper_run, "NUMBERS", tuple(report["figures"]))
@@ -107,8 +112,8 @@ def test_a_page_is_published_with_its_pictures_and_a_record_of_its_verdicts(publ
     assert publish(report) == 0, "a failure is a result, whichever side failed"
     assert [picture.name for picture in (docs / "paper").iterdir()] == ["figure5.png"]
     record = json.loads((docs / "paper.json").read_text())
-    assert record["commit"] == "a" and record["begun"] == "day 0, day 1" and record["page"] == paper_run.digest_of("the page")
-    assert paper_run.edited(docs.parent) is None
+    assert record["commit"] == "a" and record["begun"] == "day 0, day 1" and record["page"] == paper_run.digest_of(PAGE)
+    assert paper_run.edited(docs.parent) is None and "- equal to jax\n\nMedians." in (docs.parent / "README.md").read_text()
     monkeypatch.setattr(_code, "commit", lambda root: "a-dirty")
     assert publish(report) == 1, "its words are in no commit"
 
@@ -249,3 +254,11 @@ def test_who_wants_to_publish_what_is_in_no_commit_hears_it_before_anything_is_m
         with pytest.raises(SystemExit):
             paper_run.main()
         assert why in capsys.readouterr().err
+
+
+def test_a_page_says_how_far_numbers_are_from_those_of_the_run_before():
+    of = lambda rate: {"began": [], "runs": {}, "figures": {"10": {"rows": {"one island": {"rounds": [100.0] * 5}, "four islands": {"rounds": [rate] * 5}}}}}
+    before = _earlier.record({**of(50.0), "began": [{"begun": "day 90", "commit": "a", "command": "", "machine": {}}], "runs": {"10": [{"of": 0}]}})
+    assert before["verdicts"][0]["rounds"] == [0.5] * 5, "others may compute with the rounds"
+    assert "The medians of 1 comparisons differ from that run by a factor of 2.00" in _render.before({**of(100.0), "before": before})
+    assert _earlier.scatter(of(100.0)) == ""

@@ -72,7 +72,7 @@ def test_every_figure_has_a_table_with_full_rows(report):
 def test_the_page_has_tables_plots_the_paper_s_words_and_what_failed(report):
     page = Page(_render.page(report, {number: b"\x89PNG" for number in ("5", "9")}))
     assert [heading.split(":")[0] for heading in page.headings] == [
-        "Verdicts", "Missed targets, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not all there"]
+        "In short", "Verdicts", "Missed targets, and where the time goes", *map(_paper.name, _paper.FIGURES), "Not all there"]
     assert page.images == ["data:image/png;base64,iVBORw=="] * 2 and min(page.rows) > 1
     text = _render.page(report, {})
     assert "MISSED" in text and "Where the time goes: one recorded step" in text and "processor time: agent" in text and "from the controller to the workers" in text
@@ -103,8 +103,8 @@ def test_the_page_says_where_its_words_are_of_another_commit(report):
 
 def test_a_side_that_fails_is_a_failed_row_and_a_failed_verdict(report):
     table = _render.tables(report)["5"][1]
-    assert ["1 x 4", "chained", "ray, our plugin", "FAILED, before: 10 (10 to 11)", "-", "-", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
-    failed = {(row[1], row[2]): row[6] for row in _render.targets_table(report)[1] if row[6].startswith(_setup.FAILED)}
+    assert ["1 x 4", "chained", "ray, our plugin", 48, "FAILED, before: 10 (10 to 11)", "-", "-", "-", "FAILED: ray, our plugin: XlaRuntimeError: for the test"] in table
+    failed = {(row[1], row[2]): row[7] for row in _render.targets_table(report)[1] if row[7].startswith(_setup.FAILED)}
     assert failed["ours, chained / ray, our plugin, chained", "1 x 4"] == "FAILED: ray, our plugin: XlaRuntimeError: for the test"
     assert failed["ours, fused / jax, our plugin, fused", "1 x 4"] == "FAILED: pathways: XlaRuntimeError: for the test"
 
@@ -113,12 +113,18 @@ def test_the_page_of_the_repository_is_as_it_was_published():
     assert paper_run.edited(ROOT) is None
 
 
-def test_a_page_that_was_edited_by_hand_is_found(tmp_path):
+def test_a_page_or_a_quotation_that_was_edited_by_hand_is_found(tmp_path):
     (tmp_path / "docs").mkdir()
-    page = tmp_path / "docs" / "paper.md"
-    page.write_text("the page")
-    (tmp_path / "docs" / "paper.json").write_text(json.dumps({"page": paper_run.digest_of("the page")}))
+    page, readme = tmp_path / "docs" / "paper.md", tmp_path / "README.md"
+    text = f"## {_render.IN_SHORT}\n\n- equal\n\n## Verdicts"
+    page.write_text(text)
+    readme.write_text(f"before\n{paper_run.QUOTED}\n{paper_run.END}\nafter")
+    paper_run.quote(readme, text)
+    assert readme.read_text() == f"before\n{paper_run.QUOTED}\n- equal\n{paper_run.END}\nafter"
+    (tmp_path / "docs" / "paper.json").write_text(json.dumps({"page": paper_run.digest_of(text)}))
     assert paper_run.edited(tmp_path) is None
+    readme.write_text(readme.read_text().replace("equal", "faster"))
+    assert "README.md quotes other results" in paper_run.edited(tmp_path)
     page.write_text("a page")
     assert "docs/paper.md is not what run.py --publish wrote" in paper_run.edited(tmp_path)
 
@@ -197,7 +203,7 @@ def test_the_model_of_table_2_is_one_jit_too_ours_and_jax_s(report):
     rows = {row[0]: row for row in _render.tables(report)["table2"][1]}
     assert rows[f"{_setup.ONE_JIT}, jax, our plugin"][1:] == ["800 (800 to 800)", "to the last bit"]
     verdicts = lambda: {row[1]: row[4:] for row in _render.targets_table(report)[1] if row[0] == "Table 2"}
-    assert verdicts() == {"tokens/s, SPMD, ours / jax, our plugin": [">= 0.97", "our reading of the paper", "MISSED", ""]}, "rows with other numbers of devices have no verdict"
+    assert verdicts() == {"tokens/s, SPMD, ours / jax, our plugin": [">= 0.97", "0 of 5", "our reading of the paper", "MISSED", ""]}, "rows with other numbers of devices have no verdict"
     (said,) = [row[-1] for row in _where.missed(report) if row[1] == "tokens/s, SPMD, ours / jax, our plugin"]
     assert said == f"{_setup.ONE_JIT}, pathways: a round of ours, setup included, takes 2.00 s of processor time: workers 75 %, client 25 %"
     report["figures"]["table2"]["rows"][_setup.ONE_JIT]["sides"]["jax, our plugin"] = {"error": "it aborted (after 1 rounds)", "rounds": [800.0]}
@@ -242,7 +248,7 @@ def test_clients_that_reach_less_together_are_explained_by_the_processors(report
     found = [row for row in _where.missed(report) if "clients together" in row[1]]
     assert [row[1:5] for row in found] == [["4 clients together / jax, our plugin, one program", "CPU, 45 loops", "0.700 (0.700 to 0.700)", ">= 0.97"]]
     assert "4 clients: 1,400/s, processors busy 0.78: worker 36 %, clients 32 %" in found[0][5] and "jax, our plugin, one program: 2,000/s" in found[0][5]
-    verdicts = {row[1]: row[6] for row in _render.targets_table(report)[1] if row[2] == "CPU, 45 loops"}
+    verdicts = {row[1]: row[7] for row in _render.targets_table(report)[1] if row[2] == "CPU, 45 loops"}
     assert verdicts["4 clients together / jax, our plugin, 4 programs"] == "met"
 
 
@@ -251,7 +257,7 @@ def test_a_rival_of_the_clients_that_fails_is_a_row(report):
     cpu["jax"] = {"error": "it aborted (after 1 rounds)", "per_s_rounds": [2000.0]}
     for row in cpu.values():
         row.pop("of_jax_rounds", None)
-    verdicts = {row[1]: row[6] for row in _render.targets_table(report)[1] if row[2] == "CPU, 45 loops"}
+    verdicts = {row[1]: row[7] for row in _render.targets_table(report)[1] if row[2] == "CPU, 45 loops"}
     assert verdicts["4 clients together / jax, our plugin, one program"] == "FAILED: it aborted (after 1 rounds)" and verdicts["4 clients together / jax, our plugin, 4 programs"] == "met"
     assert "FAILED: it aborted" in _render.text(report) and list(_render.tables(report)) == list(_paper.FIGURES), "the other rows are there, and figure 11"
     report["figures"]["8"]["rows"]["CPU"] = {"error": "RuntimeError: the cluster ended"}
@@ -264,7 +270,7 @@ def test_ours_on_several_islands_is_to_reach_the_papers_ratio_to_one(report):
     verdict = lambda: [row[2:] for row in _render.targets_table(report)[1] if row[0] == "Figure 10"]
     for rate, word in ((77.7, "MISSED"), (100.0, "met")):
         report["figures"]["10"] = {"stages": 16, "rows": {"one island": of(*[100.0] * 5), "four islands": of(*[rate] * 5)}}
-        assert verdict() == [["CPU devices", f"{rate / 100:.3f} ({rate / 100:.3f} to {rate / 100:.3f})", ">= 0.97", "our reading of the paper", word, ""]]
+        assert verdict() == [["CPU devices", f"{rate / 100:.3f} ({rate / 100:.3f} to {rate / 100:.3f})", ">= 0.97", f"{5 * (rate >= 97)} of 5", "our reading of the paper", word, ""]]
         said = [row[-1] for row in _where.missed(report) if row[0] == "Figure 10"]
         assert all("four islands: a round of ours, setup included, takes 4.00 s of processor time: workers 75 %, client 25 %" in words for words in said)
         assert len(said) == (word == "MISSED")
@@ -343,5 +349,5 @@ def test_what_the_device_ran_is_found_in_a_trace_by_who_asked_for_it():
     ([1.0, 1.0, 1.0, 0.5], None),
     ([], None)])
 def test_throughputs_are_equal_from_the_smallest_computation_on_after_which_they_always_are(ratios, smallest):
-    points = [{"ms": float(i), "low": ratio} for i, ratio in enumerate(ratios, 1)]
+    points = [{"ms": float(i), "ratios": [ratio] * 4} for i, ratio in enumerate(ratios, 1)]
     assert _setup.parity(points) == smallest

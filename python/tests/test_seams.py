@@ -32,6 +32,10 @@ OFF = {
     "BUFFER_CALLBACK_LOWERING": {"calls_back_with_buffers"},
     "INSPECT_SHARDING": {"tells_shardings"},
     "COST_ANALYSIS": {"analyzes_costs"},
+    "COLOCATED_SERIALIZE": {"calls_on_hosts_in_programs"},
+    "COLOCATED_GET": {"calls_on_hosts_in_programs"},
+    "COLOCATED_SPECIALIZED": {"calls_on_hosts_in_programs"},
+    "COLOCATED_SPEC": {"calls_on_hosts_in_programs"},
     "ARRAY": {"guards_transfers", "hands_out_memory"},
     "SHARD_ARG": {"guards_transfers"},
     "HLO_SHARDING": {"guards_transfers", "keeps_order_in_programs"},
@@ -45,10 +49,10 @@ OFF = {
     "PUT_MANY": {"takes_odd_strides"},
 }
 HOOKS = {"COMPILE", "INSPECT_SHARDING", "LOWER", "IR_CONTEXT", "COST_ANALYSIS", "EMIT_CALLBACK", "BUFFER_CALLBACK_LOWERING", "OTHER_ORDER", "READ_ARRAY",
-         "START_READ", "READ_WHOLE", "START_MANY", "COLOCATED_SERIALIZE", "COLOCATED_FALLBACK", "ARRAY_VALUE", "WAIT_FOR_MANY", "PUT_MANY", "MESHES",
+         "START_READ", "READ_WHOLE", "START_MANY", "COLOCATED_SERIALIZE", "COLOCATED_FALLBACK", "COLOCATED_GET", "COLOCATED_SPECIALIZED", "COLOCATED_SPEC", "ARRAY_VALUE", "WAIT_FOR_MANY", "PUT_MANY", "MESHES",
          "HANDLE_TOKENS"}
 # Used in the processes of colocated functions, whose errors test_colocated_host.py tests.
-ON_HOSTS = {"COLOCATED_CLIENT", "COLOCATED_DESERIALIZE"}
+ON_HOSTS = {"COLOCATED_CLIENT", "COLOCATED_DESERIALIZE", "COLOCATED_DEVICES"}
 # Without one of these, our code gets the same result in another way.
 QUIET = {"TRANSFER_TO_SHARDINGS", "RESULT_HANDLER", "SET_SHARDING"}
 

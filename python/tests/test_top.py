@@ -58,10 +58,12 @@ def test_a_host_that_is_away_is_shown():
 
 
 def test_a_hang_is_shown_first_and_in_red():
-    hang = {"computation": 8, "client": 1, "program": "jit_step", "seconds": 12.0, "hosts": [{"name": "h0", "state": "launched, not finished"}]}
+    hang = {"computation": 8, "client": 1, "program": "jit_step", "seconds": 12.0, "hosts": [{"name": "h0", "state": "launched, not finished"}],
+            "stacks": [{"host": "h0", "process": "the program of client 1", "text": "  MainThread at train.py:7 in main: step()\x1b[2J\n    File\n"}]}
     lines = screen.draw(load_view.compare(report(2, 1.0, hangs=[hang]), report(1, 0.0)), "here:1", colors=True)
     (line,) = [line for line in lines if "HANGS" in line]
     assert line.startswith(screen.RED) and "h0: launched, not finished" in line and lines.index(line) < 5
+    assert "the program of client 1: MainThread at train.py:7 in main: step()?[2J" in lines[lines.index(line) + 1]
 
 
 @pytest.mark.parametrize("width, height", [(20, 5), (80, 24), (200, 60)])

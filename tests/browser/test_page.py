@@ -139,6 +139,9 @@ def test_a_computation_that_hangs_is_named(start, browser):
     said = browser.evaluate("document.querySelector('.hangs').innerText")
     assert "stuck_step" in said and host["name"] in said and "launched, not finished" in said
     assert "hangs on" in browser.evaluate("document.querySelector('.alerts').innerText")
+    browser.wait("[...document.querySelectorAll('.hangs details')].some(one => one.textContent.includes('in wait: gate.wait()'))")
+    browser.evaluate("[...document.querySelectorAll('.hangs summary')].find(one => one.textContent.includes('the program of client')).click()")
+    browser.wait("document.querySelector('.hangs details[open] pre').innerText.includes('gate.wait()')")
     assert browser.evaluate("document.title") == "(1) Pathways"
     program.stdin.write("go on\n")
     program.stdin.flush()

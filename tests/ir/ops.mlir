@@ -36,6 +36,8 @@ pw.program @f {
   %5 = pw.transfer %2#1 : !pw.array<s32[] @m0> to !pw.array<s32[] @m2>
   // CHECK: %[[E:.*]] = pw.host_compute "tokenize" callback 7(%[[I]]) : (!pw.array<s32[] @m2>) -> !pw.array<s64[2] @m1 memory "pinned_host">
   %6 = pw.host_compute "tokenize" callback 7 (%5) : (!pw.array<s32[] @m2>) -> !pw.array<s64[2] @m1 memory "pinned_host">
+  // CHECK: pw.host_compute "load" on @e1(%[[C]]#0) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  %8 = pw.host_compute "load" on @e1 (%2#0) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.select %[[I]] among [@e1, @twice](%[[C]]#0) : <s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   %7 = pw.select %5 among [@e1, @twice](%2#0) : !pw.array<s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.result %[[E]] : <s64[2] @m1 memory "pinned_host">

@@ -166,6 +166,20 @@ pw.program @f {
   pw.host_compute "g"(%0) : (!pw.array<f32[4] @m0>) -> ()
 }
 // -----
+pw.mesh @m0 size 2
+pw.program @f {
+  // expected-error@+1 {{there is no executable @e0}}
+  pw.host_compute "g" on @e0 () : () -> ()
+}
+// -----
+pw.mesh @m0 size 2
+pw.executable @e0 0 "g" on @m0 : (!pw.array<f32[4] @m0 tiles [2]>) -> ()
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[4] @m0 tiles [2]>
+  // expected-error@+1 {{argument 0 of program g is s32[4] where f32[4] is expected}}
+  pw.host_compute "g" on @e0 (%0) : (!pw.array<s32[4] @m0 tiles [2]>) -> ()
+}
+// -----
 // expected-error@+1 {{the lists of a machine have an entry for each of its 2 devices}}
 pw.machine devices [4, 5] physical [4] hosts [1, 1] islands [0, 0]
 // -----

@@ -107,6 +107,31 @@ TEST_F(ProfilesTest, NobodyElseStopsReadsOrDropsIt) {
   EXPECT_TRUE(absl::IsNotFound(Read(*ada, hers->id(), 1).status())) << "there is one host";
 }
 
+TEST_F(ProfilesTest, AUserCannotKeepOthersFromTheirsForLong) {
+  auto ada = Door("ada"), bob = Door("bob");
+  const auto hers = Open(*ada), his = Open(*bob);
+  ASSERT_TRUE(Start(*ada, hers->id()).ok());
+  t_.timers.Advance(kUndisturbedProfile - absl::Seconds(1));
+  const absl::Status early = Start(*bob, his->id());
+  EXPECT_TRUE(absl::IsFailedPrecondition(early)) << early;
+  EXPECT_THAT(early.message(), HasSubstr("makes way after 1m"));
+  t_.timers.Advance(absl::Seconds(1));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Start(*ada, hers->id()))) << "it does not take the place of its own";
+  ASSERT_TRUE(Start(*bob, his->id()).ok());
+  EXPECT_EQ(Told().recording().profile().session(), his->id().v);
+  EXPECT_THAT(Stop(*ada, hers->id()).status().message(), HasSubstr("when another user does"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Start(*ada, hers->id()))) << "his has begun just now";
+  ASSERT_TRUE(Stop(*bob, his->id()).ok());
+}
+
+TEST_F(ProfilesTest, AnOperatorsProfileMakesNoWayForAUser) {
+  auto ada = Door("ada"), olga = Door("olga");
+  const auto hers = Open(*ada), operators = Open(*olga);
+  ASSERT_TRUE(Start(*olga, operators->id()).ok());
+  t_.timers.Advance(2 * kUndisturbedProfile);
+  EXPECT_TRUE(absl::IsFailedPrecondition(Start(*ada, hers->id())));
+}
+
 TEST_F(ProfilesTest, IsKeptUntilItIsDropped) {
   auto ada = Door("ada");
   const auto session = Open(*ada);

@@ -91,6 +91,24 @@ TEST(SessionServiceTest, OnlyWhoeverShowsItsKeyResumesASession) {
   EXPECT_EQ(t.service->num_sessions(), 1);
 }
 
+TEST(SessionServiceTest, AHangEndsTheSessionOfAClientThatHasAskedForThat) {
+  ServedCluster t;
+  Stranger asks(&t), asks_not(&t);
+  ClientFrame hello;
+  hello.mutable_hello()->set_version(1);
+  hello.mutable_hello()->set_ends_on_hang(true);
+  asks.Say(hello);
+  asks_not.Hello();
+  t.service->OnHang(SessionId(99), "nobody's computation hangs");
+  t.service->OnHang(SessionId(asks_not.heard.back().welcome().session()), "computation 6 hangs");
+  t.service->OnHang(SessionId(asks.heard.back().welcome().session()), "computation 7 hangs");
+  t.Run();
+  EXPECT_EQ(asks.ended(), absl::DeadlineExceededError("computation 7 hangs"));
+  EXPECT_TRUE(asks.closed);
+  EXPECT_FALSE(asks_not.closed);
+  EXPECT_EQ(t.service->num_sessions(), 1);
+}
+
 TEST(SessionServiceTest, WhoeverComesBackTooLateIsToldSoIfItShowsItsKey) {
   ServedCluster t(1, 4, absl::Minutes(10));
   std::optional<Stranger> first(std::in_place, &t);

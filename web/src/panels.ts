@@ -3,7 +3,7 @@
 import { bytes, count, duration, h, percent, setClass, setText } from "./dom";
 import type { ProgramView } from "./gangs";
 import type { ClientView, HostView, Report, View } from "./status";
-import { isShort, waits } from "./status";
+import { isShort, machineFaults, waits } from "./status";
 import { Table } from "./table";
 import { clientVariable } from "./theme";
 
@@ -115,6 +115,14 @@ export class Owners {
 export class Hangs {
   readonly element = h("div", { class: "hangs" });
   private shown = "";
+  private readonly opened = new Set<string>(); // the stacks that the reader has opened
+
+  private stack(key: string, { host, process, text }: { host: string; process: string; text: string }): HTMLElement {
+    const details = h("details", {}, h("summary", {}, `threads of ${process}`, h("em", {}, ` as ${host} tells`)), h("pre", {}, text));
+    details.open = this.opened.has(key);
+    details.addEventListener("toggle", () => (details.open ? this.opened.add(key) : this.opened.delete(key)));
+    return details;
+  }
 
   set(view: View): void {
     const key = JSON.stringify(view.report.hangs);
@@ -131,6 +139,7 @@ export class Hangs {
           { class: "hang" },
           h("p", {}, swatch, h("b", {}, one.program || "(unnamed)"), ` computation ${one.computation} of client ${one.client}`, h("em", {}, ` ${duration(one.seconds)}, ${predicted}`)),
           h("ul", {}, ...one.hosts.map((host) => h("li", {}, h("span", {}, host.name), host.state))),
+          ...one.stacks.map((stack) => this.stack(`${one.client} ${one.computation} ${stack.host} ${stack.process}`, stack)),
         );
       }),
     );
@@ -235,6 +244,9 @@ export function warnings(view: View): string[] {
   if (list("silent").length > 0) found.push(`Silent: ${names(list("silent"))}. Nothing has been heard from there.`);
   if (list("away").length > 0) found.push(`Away: ${names(list("away"))}. The connection is broken; what is there waits for it.`);
   if (list("busy").length > 0) found.push(`Busy: ${names(list("busy"))}. The connection answers, the worker does not.`);
+  const faults = machineFaults(report);
+  for (const [fault, where] of faults.slice(0, 5)) found.push(`${where}: ${fault}. 'pathways doctor' says what to do.`);
+  if (faults.length > 5) found.push(`${faults.length - 5} more faults of machines: 'pathways doctor' lists them.`);
   for (const one of report.hangs.slice(0, 3)) found.push(`Computation ${one.computation} of client ${one.client} (${one.program || "unnamed"}) hangs on ${names(one.hosts.map((host) => host.name))}.`);
   return found;
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Client, compare, type Host, isShort, rate, type Report, waits } from "./status";
+import { type Client, compare, type Host, isShort, type Machine, machineFaults, rate, type Report, waits } from "./status";
 
 function host(id: number, seconds: number | null, more: Partial<Host> = {}): Host {
   const metrics = seconds === null ? undefined : { launches: 1, device_seconds: seconds, spilled_bytes: 0 };
@@ -72,4 +72,17 @@ test("another controller's counters are not compared", () => {
   const view = compare(report(2, { pid: 2, granted: 10 }), report(100, { granted: 1000 }));
   assert.equal(view.grantedPerSecond, 5);
   assert.equal(rate(3, 10, 1), 3);
+});
+
+test("faults of machines and certificates that end are named with their place", () => {
+  const well: Machine = { clock_ahead_seconds: 0.2, files_open: 10, files_limit: 100, shared_memory_free_bytes: 2 ** 30, shared_memory_total_bytes: 2 ** 31, disk: "/home", disk_free_bytes: 9e9, disk_total_bytes: 1e11, certificate_seconds: 2e6 };
+  const of = (more: Partial<Machine>) => machineFaults(report(1, { hosts: [host(1, 0, { machine: { ...well, ...more } })] }));
+  assert.deepEqual(of({}), []);
+  assert.deepEqual(of({ clock_ahead_seconds: -7.25 }), [["its clock is 7.3 s behind the controller's", "host1"]]);
+  assert.deepEqual(of({ disk_free_bytes: 5 }), [["its disk is nearly full (/home)", "host1"]]);
+  assert.deepEqual(of({ disk_free_bytes: 2e9, disk_total_bytes: 1e11 }).length, 1);
+  assert.deepEqual(of({ shared_memory_free_bytes: 0, files_open: 80 }).length, 2);
+  assert.deepEqual(of({ certificate_seconds: -1 }), [["its certificate has ended", "host1"]]);
+  assert.deepEqual(machineFaults(report(1, { hosts: [host(1, 0)], machine: { ...well, disk_free_bytes: 0 } })), [["its disk is nearly full (/home)", "the controller"]]);
+  assert.deepEqual(machineFaults(report(1, { certificates: { authority: 86400 * 89, controller: 86400 * 6, page: 86400 } })).map(([, where]) => where), ["the authority", "the page"]);
 });

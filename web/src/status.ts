@@ -16,6 +16,18 @@ export interface Device {
   memory?: Memory; // absent: its host did not answer
 }
 
+export interface Machine {
+  clock_ahead_seconds?: number;
+  files_open: number;
+  files_limit: number; // 0: none
+  shared_memory_free_bytes: number;
+  shared_memory_total_bytes: number; // 0: not known
+  disk?: string;
+  disk_free_bytes?: number;
+  disk_total_bytes?: number; // 0: not known
+  certificate_seconds?: number; // until it ends; absent: it has none
+}
+
 // A command that waits for its user's quota of memory.
 export interface QuotaWait {
   client: number;
@@ -37,6 +49,7 @@ export interface Host {
   bytes_received: number;
   health?: { commands_parked: number; executions_waiting: number; memory_waits: number; quota_waits?: QuotaWait[] };
   metrics?: { launches: number; device_seconds: number; spilled_bytes: number };
+  machine?: Machine; // absent: it has not been examined
   devices: number[];
 }
 
@@ -63,6 +76,7 @@ export interface Hang {
   seconds: number;
   predicted_seconds?: number;
   hosts: { name: string; state: string }[];
+  stacks: { host: string; process: string; text: string }[]; // of the threads on which it may wait, when it was named
 }
 
 export interface ClusterEvent {
@@ -90,6 +104,8 @@ export interface Report {
   platform: string;
   policy: string;
   granted: number;
+  machine?: Machine; // the controller's
+  certificates?: Record<string, number>; // seconds until the controller's end, by name
   islands: { id: number; name: string; hosts: number[] }[];
   hosts: Host[];
   devices: Device[];
@@ -204,6 +220,37 @@ export function compare(now: Report, before: Report | null): View {
     running: now.clients.reduce((sum, one) => sum + one.running, 0),
     grantedPerSecond: rate(now.granted, old?.granted, seconds),
   };
+}
+
+const DAY = 86400;
+const MIB = 2 ** 20;
+
+// What is wrong with a machine, in words; the bounds are those of `pathways doctor`.
+export function faultsOf(machine: Machine): string[] {
+  const found: string[] = [];
+  const ahead = machine.clock_ahead_seconds ?? 0;
+  if (Math.abs(ahead) > 1) found.push(`its clock is ${Math.abs(ahead).toFixed(1)} s ${ahead > 0 ? "ahead of" : "behind"} the controller's`);
+  const free = machine.disk_free_bytes ?? 0;
+  const total = machine.disk_total_bytes ?? 0;
+  if (total > 0 && (free < 1024 * MIB || free < 0.03 * total)) found.push(`its disk is nearly full (${machine.disk ?? ""})`);
+  if (machine.shared_memory_total_bytes > 0 && machine.shared_memory_free_bytes < 256 * MIB) found.push("its shared memory (/dev/shm) is nearly full");
+  if (machine.files_limit > 0 && machine.files_open > 0.7 * machine.files_limit) found.push(`${machine.files_open} of at most ${machine.files_limit} files are open`);
+  if (machine.certificate_seconds !== undefined && machine.certificate_seconds < 4 * DAY) found.push(ending(machine.certificate_seconds));
+  return found;
+}
+
+function ending(seconds: number): string {
+  return seconds > 0 ? `its certificate ends in ${(seconds / DAY).toFixed(1)} days` : "its certificate has ended";
+}
+
+// What is wrong with machines and certificates: [fault, where].
+export function machineFaults(report: Report): [string, string][] {
+  const found: [string, string][] = report.hosts.flatMap((host) => (host.machine ? faultsOf(host.machine) : []).map((fault): [string, string] => [fault, host.name]));
+  if (report.machine) found.push(...faultsOf({ ...report.machine, clock_ahead_seconds: 0 }).map((fault): [string, string] => [fault, "the controller"]));
+  for (const [name, seconds] of Object.entries(report.certificates ?? {})) {
+    if (seconds < (name === "authority" ? 90 : 4) * DAY) found.push([ending(seconds), `the ${name}`]);
+  }
+  return found;
 }
 
 export interface Wait {

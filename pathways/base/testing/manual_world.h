@@ -54,7 +54,7 @@ class ManualTimers : public Timers {
   void After(absl::Duration delay, Executor* executor, Task task) override {
     entries_.emplace(clock_->now + delay, std::pair(executor, std::move(task)));
   }
-  size_t armed() const { return entries_.size(); }
+  size_t armed() const { return entries_.size(); }  // timers that have not fired
   // Moves the clock to the next deadline, and posts the tasks that are due then. Returns false if there is none.
   bool Step() {
     if (entries_.empty()) return false;
@@ -63,7 +63,7 @@ class ManualTimers : public Timers {
     }
     return true;
   }
-  // Lets time pass, and runs all tasks and timers that fall due, each timer by itself.
+  // Lets time pass: runs the timers that fall due, one after another, and all queued tasks before the first and after each.
   void Advance(absl::Duration duration) {
     const absl::Time end = clock_->now + duration;
     world_->RunUntilIdle();

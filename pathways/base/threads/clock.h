@@ -10,7 +10,7 @@ class Clock {
   virtual ~Clock() = default;
   // Returns the time, monotonic where the platform allows: only differences are meaningful.
   virtual absl::Time Now() = 0;
-  // Returns the time of day at a time of Now, for people to read.
+  // Converts a time that Now has returned to the time of day, for people to read.
   virtual absl::Time TimeOfDay(absl::Time at) { return at; }
 };
 

@@ -56,9 +56,10 @@ void ClusterImpl::MakeFabric() {
     if (auto self = weak.lock()) self->housekeeping_->CleanUp(hosts, what);
   });
   observation_ = std::make_unique<Observation>(options_, fabric_.get(), housekeeping_.get(), context_->clock());
-  trace_ = std::make_unique<TraceRecording>(fabric_.get(), housekeeping_.get(),
-                                            TraceRecording::Environment{&strand_, context_->timers(), context_->clock(), options_.wall_clock},
-                                            [this] { return members_->hosts(); });
+  trace_ = std::make_unique<TraceRecording>(
+      fabric_.get(), housekeeping_.get(),
+      TraceRecording::Environment{&strand_, context_->timers(), context_->clock(), options_.wall_clock},
+      [this] { return members_->hosts(); });
 }
 
 void ClusterImpl::MakeSessions() {
@@ -211,9 +212,9 @@ void ClusterImpl::GatherJson(StatusGatherer::User user, bool examine, ResultCall
 }
 
 void ClusterImpl::GetMetrics(ResultCallback<std::string> done) {
-  status_->Gather(std::nullopt, /*examine=*/false, [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable {
-    std::move(done)(ToMetricsPage(*report));
-  });
+  status_->Gather(
+      std::nullopt, status_->examined_ago() >= kMetricsExamine,
+      [done = std::move(done)](absl::StatusOr<StatusReport> report) mutable { std::move(done)(ToMetricsPage(*report)); });
 }
 
 std::string ClusterImpl::GetGangs(uint64_t after) {
@@ -265,6 +266,11 @@ void ClusterImpl::FillReport(const StatusGatherer::User& user, StatusReport* rep
   client_sessions_->AddTo(user, report);
   report->slices = slices_->Status();
   observation_->AddTo(report);
+  if (user.has_value()) return;  // the rest is for operators
+  if (options_.examine_machine) report->machine = options_.examine_machine();
+  if (!options_.list_certificates || !options_.wall_clock) return;
+  for (const auto& [name, end] : options_.list_certificates())
+    report->certificates[name] = absl::ToDoubleSeconds(end - options_.wall_clock());
 }
 
 }  // namespace pw::controller

@@ -112,10 +112,16 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void GetStatusFor(const std::string& user, ResultCallback<std::string> done) override {
     GatherJson(user, /*examine=*/true, std::move(done));
   }
-  // Answers the status as metrics for Prometheus (controller/metrics_page.h).
+  // Answers the status as metrics for Prometheus (controller/metrics_page.h). The hosts examine their machines for it at most every kMetricsExamine.
   void GetMetrics(ResultCallback<std::string> done);
-  // Answers the status without examining the machines of the hosts: for a page that asks every second.
-  void GetPageStatus(ResultCallback<std::string> done) { GatherJson(std::nullopt, /*examine=*/false, std::move(done)); }
+  // Answers the status for a page that asks every second: the hosts examine their machines for it every kPageExamines.
+  void GetPageStatus(ResultCallback<std::string> done) {
+    GatherJson(std::nullopt, status_->examined_ago() >= kPageExamines, std::move(done));
+  }
+  // Sets the listener for computations that hang (Observation::OnHang). On the strand.
+  void OnHang(std::function<void(SessionId session, const std::string& text)> listener) {
+    observation_->OnHang(std::move(listener));
+  }
   // Returns the computations that have ended since record `after`, and those under way, as JSON (gang_report.h).
   std::string GetGangs(uint64_t after);
   // Returns the loaded programs of many nodes as JSON (program_report.h).
@@ -152,6 +158,9 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   uint64_t frames_heard() const { return streams_->frames_heard(); }  // from the present hosts
 
  private:
+  static constexpr absl::Duration kPageExamines = absl::Seconds(5);
+  static constexpr absl::Duration kMetricsExamine = absl::Seconds(10);
+
   ClusterImpl(ClusterOptions options, const Environment& environment);
   // Make the parts, each after those that it uses.
   void MakeFabric();

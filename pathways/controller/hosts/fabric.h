@@ -78,7 +78,7 @@ class Fabric {
   void Flush();
 
   void Post(Task task) { post_(std::move(task)); }
-  // Returns a number for an executable, a question or a launch over several hosts. Sessions name all else (names/request_names.h).
+  // Returns a number for an executable or a launch over several hosts. Sessions name all else (names/request_names.h).
   uint64_t NextId() { return next_id_++; }
   absl::Time Now() const { return clock_->Now(); }
   // Adds up each session's compile time, until TakeCompileTimes.

@@ -4,8 +4,8 @@
 // Invariants:
 //   HL-1  the owner gets OnLinkClosed once, as the last call. A frame without a valid message closes the link
 //   HL-2  the payload of a frame is split exactly as its messages say, or the link closes
-//   HL-3  until Trust is called, a frame of more than kStrangerBytes closes the link before memory is taken for it; on a device
-//         runtime's link a frame of more than kRuntimeBytes does so afterwards
+//   HL-3  until Trust is called, a frame of more than kStrangerBytes closes the link before memory is taken for it. Afterwards, on a
+//         device runtime's link, a frame of more than kRuntimeBytes does
 #pragma once
 
 #include <atomic>

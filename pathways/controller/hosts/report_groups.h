@@ -6,8 +6,8 @@
 // groups are made anew.
 //
 // Size of a group. For a command to all hosts the controller receives one frame from each group, and a speaker receives one from
-// each member; report_groups have more idle processor time. A member's report waits while its speaker receives the reports of the
-// others, some ten microseconds each. With groups of kMost hosts, receiving costs the controller less than sending the commands
+// each member; hosts have more idle processor time than the controller. A member's report waits while its speaker receives the reports of
+// the others, some ten microseconds each. With groups of kMost hosts, receiving costs the controller less than sending the commands
 // did, for dozens to thousands of hosts; reports are delayed by some hundred microseconds. For few hosts that is not worth it. In
 // clusters of up to kFew hosts, and after a command to at most kFew hosts of a larger cluster (Join), each host reports directly.
 //
@@ -36,7 +36,7 @@ class ReportGroups {
   static constexpr size_t kFew = 8;
   static constexpr size_t kMost = 32;
 
-  // Returns whether hosts may report a command to this number of hosts through their report_groups.
+  // Returns whether hosts may report the completion of a command to this number of hosts through their speakers.
   static bool Join(size_t hosts) { return hosts > kFew; }
 
   // Sets the hosts that are present, and changes the groups accordingly.

@@ -34,7 +34,8 @@ class Settlement {
   bool Has(SessionId session) const { return sessions_.contains(session); }
   void RemoveHost(HostId host);
 
-  // A command to a host is under way, and has ended. `name`: its op, or what it fetches. Names that no request has given change nothing.
+  // Hold: a command to a host is under way. Release: it has ended. `name`: its op, or the name of what it fetches. Names that no request has
+  // given change nothing.
   void Hold(uint64_t name);
   void Release(HostId host, uint64_t name);
   // Adds what the host has to be told to a frame that goes to it.

@@ -199,6 +199,16 @@ void Housekeeping::ReadProfile(HostId host, const v1::ProfilePart& part,
   if (!Start(Shape::kAnswers, "profile", {host}, part.SerializeAsString(), std::move(heard), std::move(ended))) done(lost);
 }
 
+void Housekeeping::ReadStacks(HostId host, const v1::StackQuestion& question, std::function<void(const v1::Stacks&)> done) {
+  auto answer = std::make_shared<v1::Stacks>();
+  auto heard = [answer](HostId, const dataflow::Tuple& tuple) {
+    v1::Stacks stacks;
+    if (Parse(tuple.data.view(), &stacks)) *answer = std::move(stacks);
+  };
+  auto ended = [answer, done](const absl::Status&) { done(*answer); };
+  if (!Start(Shape::kAnswers, "stacks", {host}, question.SerializeAsString(), std::move(heard), std::move(ended))) done(*answer);
+}
+
 // ---- clean-up and errors
 
 void Housekeeping::CleanUp(const std::vector<HostId>& hosts, const v1::CleanUp& what) {

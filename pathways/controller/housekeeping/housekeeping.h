@@ -7,6 +7,7 @@
 //   - health:         answers with a v1.HealthReport, once a tick
 //   - metrics:        answers with a v1.MetricsReport, on request
 //   - examine:        answers with a v1.Examination: its unfinished launches and its machine, when one hangs or an operator asks
+//   - stacks:         answers with a v1.Stacks, the stacks of threads on which the clients in the v1.StackQuestion may wait
 //   - clean-up:       frees the objects that the v1.CleanUp in the argument names; goes to the hosts that have them
 //   - abort-launch:   ends a launch that has failed on another host, as the v1.AbortLaunch in the argument says
 //   - forward-order:  tells other hosts, and answers with the v1.ForwardReport, which holds their answers
@@ -114,6 +115,9 @@ class Housekeeping {
   // Gets a piece of a profile. `done` runs once, maybe inside the call: UNAVAILABLE if the host is lost or has no such piece.
   void ReadProfile(HostId host, const ::pathways::v1::ProfilePart& part,
                    std::function<void(absl::StatusOr<::pathways::v1::ProfilePiece>)> done);
+  // Asks a host for stacks. `done` runs once, maybe inside the call; a host that is lost or does not know the question has none.
+  void ReadStacks(HostId host, const ::pathways::v1::StackQuestion& question,
+                  std::function<void(const ::pathways::v1::Stacks&)> done);
   // Makes the hosts free the objects in `what`. Skips hosts that are not present.
   void CleanUp(const std::vector<HostId>& hosts, const ::pathways::v1::CleanUp& what);
 

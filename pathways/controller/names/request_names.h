@@ -1,6 +1,6 @@
 // SessionNames: gives names to all that a session makes on the hosts (base/request_name.h): ids of arrays, transfers and fetches, and ops of
-// commands. SessionContext owns it. It has a room of its own, since sessions and programs count names, which know nothing of each other. The format
-// of names stands in base/, because hosts read it.
+// commands. SessionContext owns it. names/ is a room of its own because sessions and programs both count names, and neither includes the other.
+// The format of names stands in base/, because hosts read it.
 //
 // While the session carries out a numbered request, names are those of the request, counted from 0 on. Work that a request causes later,
 // when hosts or clients have answered, takes its names in advance: a NameScope. The order in which such work goes on depends on the
@@ -9,8 +9,8 @@
 //
 // Outside of requests, and where a name of the request does not fit into its number, names are the session's own.
 //
-// Not named here: executables, questions, launches over several hosts and gangs (Fabric, Gangs). Executables and questions are other
-// kinds of names. Launches and gangs belong to the order of an island, which sessions share.
+// Not named here: executables, launches over several hosts and gangs (Fabric, Gangs). Executables are another kind of names. Launches
+// and gangs belong to the order of an island, which sessions share.
 //
 // Pure.
 //

@@ -1,7 +1,7 @@
-// UnsettledRequests: the requests of a session that are not settled. A request is held by all that may still send commands under its names
-// or tell its client something: the carrying out itself, commands that have not ended, work that goes on later (NameScope), answers that
-// the client has not acknowledged. When the last of them lets go of it, it is settled for good: no controller will carry it out again, and
-// hosts may forget its names (worker.proto, Settled).
+// UnsettledRequests: counts the holds on each request of a session. A request is held as long as commands may be sent under its names or its
+// client may be told something: by the code that carries it out, by commands that have not ended, by work that goes on later (NameScope), and by
+// answers that the client has not acknowledged. When the last hold ends, the request is settled for good. No controller will carry it out again,
+// and hosts may forget its names (worker.proto, Settled).
 //
 // Pure.
 //

@@ -25,8 +25,7 @@ absl::Status AtFirst(const Program& program, const absl::Status& status, absl::F
 }  // namespace
 
 absl::Status AtUserOf(const Program& program, int executable, const absl::Status& status) {
-  return AtFirst(program, status,
-                 [&](const Node& node) { return node.kind == NodeKind::kCompute && node.executable == executable; });
+  return AtFirst(program, status, [&](const Node& node) { return node.executable == executable; });
 }
 
 absl::Status AtUserOf(const Program& program, const absl::flat_hash_set<DeviceId>& devices, const absl::Status& status) {
@@ -41,6 +40,7 @@ absl::Status AtUserOf(const Program& program, const absl::flat_hash_set<DeviceId
       case NodeKind::kTransfer:
         return any(proto.shardings(node.sharding).devices());
       case NodeKind::kCompute:
+      case NodeKind::kHostCompute:
         return any(proto.executables(node.executable).devices());
       default:
         return false;

@@ -1,7 +1,7 @@
-// Gangs: connects the controller's computations to the gang scheduler (pathways/gang). Each Execute is a gang, and so is each
-// stage of a program's run (program_stages.h). A gang is submitted when it is dispatched. If it is granted at once, its command
-// carries the grant. If it is granted later, a Grant command names it; each host gets one such command a turn. A gang is done
-// when all its hosts have reported.
+// Gangs: connects the controller's computations to the gang scheduler (pathways/gang), which decides when hosts may launch them. Each Execute
+// is a gang, and so is each stage of a program's run (program_stages.h). A gang is submitted when it is dispatched. If the scheduler grants it at
+// once, its command carries the grant. If later, a Grant command names it; each host gets at most one of these a turn of the strand. A gang is
+// done when all its hosts have reported.
 //
 // This class tracks, array by array, which gangs must be granted before another one (gang/scheduler.h). It does so only while
 // some gang waits; if all are granted at once, the cost is a look at an empty table.
@@ -52,19 +52,19 @@ class Gangs {
   Gangs(const gang::Options& options, Clock* clock, const resource::Topology* topology, dispatch::Outbox* outbox,
         trace::Recorder* recorder);
 
-  // The place of a run that is dispatched node by node (controller/session/runs/sequential_run.h) in the order of its session's work.
-  // A later gang whose command waits in the outbox (dispatch/array_order.h) is not granted before the run has been sent. A
-  // device must not wait for a command that has not left.
+  // The place, in the order of its session's work, of a run that is dispatched node by node (controller/session/runs/sequential_run.h).
+  // While it is open, a later gang is not granted if the outbox holds its command back until the run has been sent (dispatch/array_order.h).
+  // A device must not wait for a command that has not left.
   struct Barrier {
     SessionId session;
     gang::GangId gang;                 // none: it blocks no other gang
     std::vector<gang::GangId> before;  // gangs of the session that waited when the barrier was opened
   };
   Barrier OpenBarrier(SessionId session);
-  // Returns the place without blocking other gangs: for a run whose arrays have names of their own
+  // Returns the place without opening a barrier: for a run whose arrays have names of their own, so that no other gang waits for it
   // (controller/session/runs/program_steps.h).
   Barrier PlaceOf(SessionId session) const;
-  // REQUIRES: the commands behind it are in the outbox.
+  // Lets later gangs be granted. REQUIRES: all commands of the run are in the outbox.
   void CloseBarrier(const Barrier& barrier);
 
   struct Launch {
@@ -84,9 +84,9 @@ class Gangs {
     bool granted = false;
     uint64_t grant() const { return granted ? 0 : gang.v; }  // the value of Execute.grant; 0 if granted
   };
-  // REQUIRES: the devices are present. The caller must add the command to the outbox next.
+  // Passes a computation to the scheduler. REQUIRES: the devices are present. The caller must add the command to the outbox next.
   Ticket Submit(const Launch& launch);
-  // Notes that a host finished its part. No time: it failed. `partly`: some results failed, which does not concern scheduling.
+  // Notes that a host finished its part. No time: it failed. `partly`: some results failed; the scheduler counts the part as done.
   void OnHostDone(gang::GangId gang, std::optional<double> device_microseconds, bool partly = false);
 
   // Notes that a command without a gang makes `result` from `sources`.
@@ -103,7 +103,7 @@ class Gangs {
   void ForgetExecutable(ExecutableId executable);
   void OnHostLost(HostId host, absl::Span<const DeviceId> devices, const absl::Status& error);
   void OnHostJoined(absl::Span<const DeviceId> devices) { scheduler_->OnDevicesBack(devices); }
-  // Adds the grants since the last call to the outbox.
+  // Adds to the outbox a Grant for each host with gangs that were granted since the last call. Called at the end of each turn of the strand.
   void FlushGrants();
 
   // Records the gangs that are granted and not done, at the end of a trace.

@@ -30,7 +30,7 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
           std::make_unique<SessionPublications>(&context_, &rearranger_, &copier_, about_.user, std::move(publications))),
       run_results_(fabric),
       jit_calls_(&context_, &executable_table_, &functions_),
-      programs_(&context_, &reads_, &lanes_, &executable_table_, &executables_, &run_results_),
+      programs_(&context_, &reads_, &lanes_, &executable_table_, &functions_, &executables_, &run_results_),
       seats_(&context_, &executable_table_, &executables_, &programs_),
       mover_(&context_, &executable_table_, &executables_, &programs_) {}
 

@@ -1,6 +1,6 @@
 // SessionImpl: the controller's session: everything of one client. It passes each request of the client (Session) and each event of
-// the cluster to the part that owns it. Where several parts have handles of one kind, it decides whose handle one is: an executable's
-// handle may be a program of many nodes, a program of published arrays, or an executable of one node.
+// the cluster to the part that owns it. Several parts have handles of executables, so SessionImpl decides to which of them a handle
+// belongs: it may name a program of many nodes, a program of published arrays, or an executable of one node.
 //
 // The parts, by room. A part uses only parts above it, which it gets by its constructor:
 //   - context/: SessionContext (number, hosts, devices, arrays), SessionLanes, PendingReads (requests that wait for arrays), RunResults

@@ -39,11 +39,21 @@ class FakeDataflow : private dataflow::Links, private Executor {
       report.set_commands_parked(7);
       return report.SerializeAsString();
     });
-    Add("examine", [](const std::string&) {
+    Add("examine", [this](const std::string&) {
       ::pathways::v1::Examination examination;
       examination.set_wall_clock_nanoseconds(1);
       examination.set_release("fake");
+      examination.set_files_open(++examined_);
       return examination.SerializeAsString();
+    });
+    Add("stacks", [](const std::string& argument) {
+      ::pathways::v1::StackQuestion question;
+      ::pathways::v1::Stacks stacks;
+      for (int i = 0; question.ParseFromString(argument) && i < question.sessions_size(); ++i) {
+        stacks.add_processes()->set_name("the program of client " + std::to_string(question.sessions(i)));
+        stacks.mutable_processes(i)->set_text("MainThread at train.py:7\nE1128 a forged line\x1b[2J");
+      }
+      return stacks.SerializeAsString();
     });
     Add("trace", [this](const std::string& argument) {
       ::pathways::v1::EndRecording how;
@@ -120,7 +130,8 @@ class FakeDataflow : private dataflow::Links, private Executor {
   const SendEvent send_;
   const Told told_;
   SteadyClock clock_;
-  std::string profile_;  // the bytes of the host's profile: its name
+  uint64_t examined_ = 0;  // times
+  std::string profile_;    // the bytes of the host's profile: its name
   std::deque<Task> tasks_;
   dataflow::Operators operators_;
   Handler* handler_ = nullptr;

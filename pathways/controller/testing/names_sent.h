@@ -1,7 +1,7 @@
-// NamesSent: what hosts were told to make, and under which names, for tests that compare two controllers.
+// NamesSent: records the names under which hosts were told to make objects, for tests that compare two controllers.
 //
-// A command is described by its kind and the names in it: its op, and arrays, transfers and fetches. Not by the rest: executables, launches
-// and gangs are counted by each controller.
+// A command is described by its kind and the names in it: its op, and arrays, transfers and fetches. Executables, launches and gangs are left
+// out, because each controller counts them by itself.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The plugin program that tells a client on this machine where the contents of an array lie in shared memory.
 //
 // {"hostMemoryRequest": {"device_ids": [d], "machine": m}}: the argument is an array that device d holds whole. `machine` is the
-// client's MachineIdentity: UNIMPLEMENTED unless it is this server's too. The output is an array u8[48] on the same device, six
+// client's MachineIdentity: UNIMPLEMENTED unless it is this server's too. The output is an array u8[48] on the same device. It has six
 // little-endian numbers of 64 bits: process, descriptor, device and inode of the file, offset and bytes in it
 // (net/shared/shared_memory.h). Process 0: the contents are not in shared memory (a small array, an error, no memory), and the
 // client reads the array as any other. Contents from a host of another machine are copied into shared memory here.

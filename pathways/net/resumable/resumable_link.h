@@ -11,7 +11,7 @@
 // After still more, a frame of its own carries it. TellReceived sends that frame at once: for users whose frames hold memory that
 // the other end waits to reuse.
 //
-// Lanes::kBulkOnly: all frames are of the bulk lane, so none is marked. Then frames that nobody acknowledges grow by nothing.
+// Lanes::kBulkOnly: all frames are of the bulk lane, so none is marked. Then only frames with an acknowledgement have an addition.
 //
 // A link adds to a header only fields that the messages of both directions have (kReceivedField, ...).
 //

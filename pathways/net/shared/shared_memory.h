@@ -103,8 +103,8 @@ class SharedMemoryFactory {
 // Returns the name by which other processes open these bytes; nullopt if they are in ordinary memory.
 std::optional<SharedName> NameOf(const Bytes& bytes);
 
-// NoteLent records that the name of `bytes` was sent to another process; NoteTaken, that this process has reported to have opened
-// them. UnopenedSharedMemory calls both. They do nothing for ordinary memory.
+// NoteLent records that the name of `bytes` was sent to another process; NoteTaken, that the other process has reported to have
+// opened them. UnopenedSharedMemory calls both. They do nothing for ordinary memory.
 void NoteLent(const Bytes& bytes);
 void NoteTaken(const Bytes& bytes);
 

@@ -9,7 +9,7 @@
 // Invariants:
 //   SP-1  memory that Take returns is mapped by no other process and has exactly the requested size. A caller that overwrites all
 //         of it leaves none of the old contents readable
-//   SP-2  memory of one owner goes to no other owner, and nothing is kept for an owner that is gone
+//   SP-2  memory of one owner (a client or session) goes to no other, and nothing is kept for an owner that is gone
 //   SP-3  the pool never exceeds its limits; it frees the oldest memory first, which unmaps it in no other process
 //   SP-4  an idle process keeps nothing: unused memory is freed after kPatientSweeps sweeps, or after two sweeps when the machine
 //         has less than the reserve available

@@ -1,5 +1,5 @@
-// UnopenedSharedMemory: keeps shared memory alive whose name was sent to another process, until that process has opened it (it answers
-// SharedTaken), or until the process or the session is gone. Confined to its owner's strand.
+// UnopenedSharedMemory: keeps shared memory alive that was *lent*: its name was sent to another process, which has not opened it yet. The
+// process answers SharedTaken when it has; the owner then calls Return. A number names each transfer. Confined to its owner's strand.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class UnopenedSharedMemory {
  public:
   using Returned = absl::AnyInvocable<void() &&>;
 
-  // Keeps `data` alive for the other process. `returned` is called by Return, or when the transfer is lent again.
+  // Keeps `data` alive for the other process, until Return or DropSession. `returned` is called by Return, or when the transfer is lent again.
   void Add(uint64_t transfer, SessionId session, Bytes data, Returned returned = nullptr) {
     bytes_ += data.size();
     NoteLent(data);
-    // A transfer is lent again if it was asked for again (worker.proto, Repeats). Its first memory is not noted as taken, since somebody
+    // A transfer is lent again if it was asked for again (worker.proto, Repeats). Its first memory is not noted as taken, since a process
     // may still open its name.
     Unopened first = std::exchange(unopened_[transfer], Unopened{session, std::move(data), std::move(returned)});
     bytes_ -= first.data.size();
@@ -43,7 +43,7 @@ class UnopenedSharedMemory {
       return true;
     });
   }
-  // Drops all memory. Returns the `returned` callbacks that have not been called.
+  // Drops all memory, because the other process is gone. Returns the `returned` callbacks that have not been called, by transfer.
   absl::flat_hash_map<uint64_t, Returned> DropAll() {
     absl::flat_hash_map<uint64_t, Returned> due;
     for (auto& [transfer, unopened] : unopened_) {

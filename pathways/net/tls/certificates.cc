@@ -1,14 +1,19 @@
 #include "pathways/net/tls/certificates.h"
 
+#include <arpa/inet.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <ctime>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/net/tls/openssl_ptr.h"
 
@@ -18,6 +23,9 @@ namespace {
 constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 365 * 10);
 constexpr absl::Duration kClockSkew = absl::Minutes(10);  // machines whose clocks are behind take new certificates
 constexpr size_t kMostNameBytes = 64;                     // of a common name, by X.520
+constexpr size_t kMostHostBytes = 253;                    // of a DNS name
+constexpr size_t kMostHosts = 256;                        // of a server's certificate
+constexpr char kParts[] = ".pathways";                    // the domain of the names of parts
 
 absl::Status Failed(absl::string_view what) { return absl::InternalError(absl::StrCat(what, ": ", TakeOpensslError())); }
 
@@ -111,6 +119,53 @@ bool IsP256(EVP_PKEY* key) {
          std::string(group, size) == "prime256v1";
 }
 
+// The text of a certificate, as OpenSSL's configuration files write it.
+struct Subject {
+  std::string name;  // for people to read
+  std::string usage;
+  std::string alternative_names;
+};
+
+absl::StatusOr<std::string> Sign(const Authority& authority, const std::string& public_key_der, const Subject& subject,
+                                 absl::Time now, absl::Time end) {
+  const auto* der = reinterpret_cast<const unsigned char*>(public_key_der.data());
+  const KeyPtr key(d2i_PUBKEY(nullptr, &der, static_cast<long>(public_key_der.size())));  // NOLINT(google-runtime-int)
+  if (key == nullptr || !IsP256(key.get())) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError("what is to be certified is not a P-256 key");
+  }
+  PW_ASSIGN_OR_RETURN(const KeyPtr signer, ReadKey(authority.key_pem));
+  PW_ASSIGN_OR_RETURN(const std::vector<CertificatePtr> issuers, ReadCertificates(authority.certificate_pem));
+  X509* const issuer = issuers[0].get();
+  PW_ASSIGN_OR_RETURN(const CertificatePtr certificate, NewCertificate(subject.name, key.get(), issuer, now, end));
+  X509* const raw = certificate.get();
+  if (!AddExtension(raw, issuer, NID_basic_constraints, "critical,CA:FALSE") ||
+      !AddExtension(raw, issuer, NID_key_usage, "critical,digitalSignature") ||
+      !AddExtension(raw, issuer, NID_ext_key_usage, subject.usage.c_str()) ||
+      !AddExtension(raw, issuer, NID_subject_alt_name, subject.alternative_names.c_str()) ||
+      !AddExtension(raw, issuer, NID_authority_key_identifier, "keyid") || X509_sign(raw, signer.get(), EVP_sha256()) == 0)
+    return Failed("cannot sign a certificate");
+  return WriteCertificate(raw) + WriteCertificate(issuer);
+}
+
+bool IsAddress(const std::string& text) {
+  in6_addr address = {};
+  return ::inet_pton(AF_INET, text.c_str(), &address) == 1 || ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
+}
+
+// Returns "DNS:NAME" or "IP:ADDRESS". All other characters are refused: a comma would add names of the writer's choice.
+absl::StatusOr<std::string> AlternativeName(const std::string& name) {
+  if (IsAddress(name)) return absl::StrCat("IP:", name);
+  const bool sound = !name.empty() && name.size() <= kMostHostBytes && std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_';
+  });
+  if (!sound) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is neither a host name nor an address"));
+  if (absl::EndsWithIgnoreCase(name, kParts) || absl::EndsWithIgnoreCase(name, absl::StrCat(kParts, ".")))
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name, "' names a part of the cluster: a server for browsers needs another name"));
+  return absl::StrCat("DNS:", name);
+}
+
 }  // namespace
 
 const char* DnsNameOf(Part part) { return part == Part::kController ? "controller.pathways" : "worker.pathways"; }
@@ -143,25 +198,19 @@ absl::StatusOr<std::string> PublicKeyOf(const std::string& key_pem) {
 
 absl::StatusOr<std::string> Certify(const Authority& authority, const std::string& public_key_der, Part part,
                                     const std::string& name, absl::Time now, absl::Time end) {
-  const auto* der = reinterpret_cast<const unsigned char*>(public_key_der.data());
-  const KeyPtr key(d2i_PUBKEY(nullptr, &der, static_cast<long>(public_key_der.size())));  // NOLINT(google-runtime-int)
-  if (key == nullptr || !IsP256(key.get())) {
-    ERR_clear_error();
-    return absl::InvalidArgumentError("what is to be certified is not a P-256 key");
-  }
-  PW_ASSIGN_OR_RETURN(const KeyPtr signer, ReadKey(authority.key_pem));
-  PW_ASSIGN_OR_RETURN(const std::vector<CertificatePtr> issuers, ReadCertificates(authority.certificate_pem));
-  X509* const issuer = issuers[0].get();
-  PW_ASSIGN_OR_RETURN(const CertificatePtr certificate, NewCertificate(name, key.get(), issuer, now, end));
-  X509* const raw = certificate.get();
   const char* const usage = part == Part::kController ? "serverAuth" : "serverAuth,clientAuth";
-  if (!AddExtension(raw, issuer, NID_basic_constraints, "critical,CA:FALSE") ||
-      !AddExtension(raw, issuer, NID_key_usage, "critical,digitalSignature") ||
-      !AddExtension(raw, issuer, NID_ext_key_usage, usage) ||
-      !AddExtension(raw, issuer, NID_subject_alt_name, absl::StrCat("DNS:", DnsNameOf(part)).c_str()) ||
-      !AddExtension(raw, issuer, NID_authority_key_identifier, "keyid") || X509_sign(raw, signer.get(), EVP_sha256()) == 0)
-    return Failed("cannot sign a certificate");
-  return WriteCertificate(raw) + WriteCertificate(issuer);
+  return Sign(authority, public_key_der, {name, usage, absl::StrCat("DNS:", DnsNameOf(part))}, now, end);
+}
+
+absl::StatusOr<std::string> CertifyServer(const Authority& authority, const std::string& public_key_der,
+                                          const std::vector<std::string>& names, absl::Time now, absl::Time end) {
+  if (names.empty() || names.size() > kMostHosts)
+    return absl::InvalidArgumentError(absl::StrCat("a server's certificate has 1 to ", kMostHosts, " names, not ", names.size()));
+  std::vector<std::string> written;
+  for (const std::string& name : names) {
+    PW_ASSIGN_OR_RETURN(written.emplace_back(), AlternativeName(name));
+  }
+  return Sign(authority, public_key_der, {names[0], "serverAuth", absl::StrJoin(written, ",")}, now, end);
 }
 
 absl::StatusOr<std::string> AuthorityFingerprint(const std::string& chain_pem) {

@@ -2,10 +2,12 @@
 // workers. Pure: no files, no clock.
 //
 // Keys are EC P-256. A certificate names the part of its owner, as the DNS name controller.pathways or worker.pathways, and no
-// address: addresses change. Peers identify the cluster by the fingerprint of its authority.
+// address: addresses change. Peers identify the cluster by the fingerprint of its authority. Browsers know a server by its name or
+// address alone, so a server for them has a certificate of another kind (CertifyServer).
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -31,6 +33,12 @@ absl::StatusOr<std::string> PublicKeyOf(const std::string& key_pem);
 // authority's. Returns INVALID_ARGUMENT if it is not a P-256 key.
 absl::StatusOr<std::string> Certify(const Authority& authority, const std::string& public_key_der, Part part,
                                     const std::string& name, absl::Time now, absl::Time end);
+
+// Certifies that the owner of this public key serves these names and addresses (IPv6 without brackets) until `end`, for browsers.
+// The certificate plays no part in the cluster. Returns the chain to show. Returns INVALID_ARGUMENT if it is not a P-256 key, if a
+// name is no host name, or if one is below ".pathways", which names parts.
+absl::StatusOr<std::string> CertifyServer(const Authority& authority, const std::string& public_key_der,
+                                          const std::vector<std::string>& names, absl::Time now, absl::Time end);
 
 // Returns the SHA-256 of the last certificate in a chain, the authority's: 32 bytes.
 absl::StatusOr<std::string> AuthorityFingerprint(const std::string& chain_pem);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
@@ -24,6 +25,14 @@ class TestAuthority {
   void Show(Tls* tls, Part part, absl::Time from = absl::Now(), absl::Duration life = absl::Hours(1)) const {
     const std::string key = *NewKey();
     EXPECT_TRUE(tls->Show(*Certify(authority_, *PublicKeyOf(key), part, "a test", from, from + life), key).ok());
+  }
+  // Returns a Tls of a server for browsers, with these names.
+  std::shared_ptr<Tls> OfServer(const std::vector<std::string>& names) const {
+    std::shared_ptr<Tls> tls = *Tls::ForVisitors();
+    const std::string key = *NewKey();
+    EXPECT_TRUE(
+        tls->Show(*CertifyServer(authority_, *PublicKeyOf(key), names, absl::Now(), absl::Now() + absl::Hours(1)), key).ok());
+    return tls;
   }
   std::string fingerprint() const { return *AuthorityFingerprint(authority_.certificate_pem); }
 

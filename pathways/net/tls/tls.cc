@@ -61,6 +61,12 @@ absl::StatusOr<std::shared_ptr<Tls>> Tls::Create(const std::string& authority) {
   return tls;
 }
 
+absl::StatusOr<std::shared_ptr<Tls>> Tls::ForVisitors() {
+  std::shared_ptr<Tls> tls(new Tls("", true));
+  PW_ASSIGN_OR_RETURN(tls->context_, tls->NewContext());
+  return tls;
+}
+
 absl::StatusOr<std::shared_ptr<ssl_ctx_st>> Tls::NewContext() const {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_method()), SSL_CTX_free);
   SSL_CTX* const raw = context.get();
@@ -71,7 +77,7 @@ absl::StatusOr<std::shared_ptr<ssl_ctx_st>> Tls::NewContext() const {
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_max_cert_list(raw, kMostChainBytes);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_verify(raw, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_verify(raw, for_visitors_ ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_cert_verify_callback(raw, &Verify, const_cast<Tls*>(this));
   return context;
 }
@@ -92,16 +98,23 @@ absl::Status Tls::Show(const std::string& chain_pem, const std::string& key_pem)
   if (!ok) return absl::InvalidArgumentError(absl::StrCat("cannot use a certificate: ", TakeOpensslError()));
   ERR_clear_error();  // the end of the text counts as an error
   PW_ASSIGN_OR_RETURN(const std::string authority, AuthorityFingerprint(chain_pem));
+  PW_ASSIGN_OR_RETURN(const absl::Time end, EndOf(chain_pem));
   std::lock_guard<std::mutex> lock(mu_);
   if (authority_.empty()) authority_ = authority;
   context_ = std::move(context);
   shows_ = true;
+  shown_until_ = end;
   return absl::OkStatus();
 }
 
 bool Tls::shows_certificate() const {
   std::lock_guard<std::mutex> lock(mu_);
   return shows_;
+}
+
+absl::Time Tls::shown_until() const {
+  std::lock_guard<std::mutex> lock(mu_);
+  return shown_until_;
 }
 
 std::string Tls::authority() const {

@@ -86,6 +86,8 @@ struct TlsBio {
 };
 
 absl::StatusOr<std::unique_ptr<TlsChannel>> TlsChannel::Create(int fd, const Tls& tls, Side side, size_t rekey_bytes) {
+  if (side == Side::kConnects && tls.is_for_visitors())
+    return absl::InternalError("a server's TLS for visitors checks nobody, so nothing may connect with it");
   SslPtr ssl(tls.NewConnection());
   BioPtr bio(ssl == nullptr ? nullptr : BIO_new(TlsBio::Method()));
   if (bio == nullptr) return absl::ResourceExhaustedError(absl::StrCat("cannot begin a TLS connection: ", TakeOpensslError()));

@@ -345,6 +345,22 @@ TEST(TlsChannelTest, AGoodbyeIsTheEndOfTheStream) {
   EXPECT_EQ(channels.b->Read(into), 0);
 }
 
+TEST(TlsTest, ATlsForVisitorsConnectsToNobody) {
+  const TestAuthority cluster;
+  const std::shared_ptr<Tls> tls = *Tls::ForVisitors();
+  cluster.Show(tls.get(), Part::kController);
+  EXPECT_TRUE(absl::IsInternal(TlsChannel::Create(-1, *tls, TlsChannel::Side::kConnects).status()));
+}
+
+TEST(TlsTest, TheEndOfTheShownCertificateIsKnown) {
+  const TestAuthority cluster;
+  const std::shared_ptr<Tls> tls = cluster.Client();
+  EXPECT_EQ(tls->shown_until(), absl::InfiniteFuture());
+  const absl::Time from = absl::FromUnixSeconds(1'800'000'000);
+  cluster.Show(tls.get(), Part::kWorker, from, absl::Hours(5));
+  EXPECT_EQ(tls->shown_until(), from + absl::Hours(5));
+}
+
 TEST(TlsTest, FingerprintsHaveOneForm) {
   const std::string fingerprint = TestAuthority().fingerprint();
   EXPECT_EQ(*ParseFingerprint(FingerprintText(fingerprint)), fingerprint);

@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   PRF-1  at most one profile is recorded or kept; a new one replaces it
-//   PRF-2  a profile of one session has no event of another. So it has none of the device runtime's, which do not say whose they are
-//   PRF-3  a kept profile has at most the bytes that were asked for, and never more than kMostBytes. What did not fit is named
+//   PRF-2  a profile of one session has no event of another. So it has none of the device runtime's events, which do not name a session
+//   PRF-3  a kept profile has at most the bytes that were asked for, and never more than kMostBytes. A text names the events that did not fit
 // Lives on the worker's strand. The runtime's events are converted on the pool, since that may take seconds.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Checks on programs that need no compiler. Pure.
+// Checks on programs that need no compiler, and errors for programs that the device runtime cannot read. Pure.
 #pragma once
 
 #include <string>

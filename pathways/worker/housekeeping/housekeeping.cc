@@ -39,16 +39,18 @@ class Duty : public dataflow::Operator {
   const HostId self_;
 };
 
-// The shard of "trace": its host may take seconds to answer.
-class EndTrace : public dataflow::Operator {
+// The shard of a question that its host may take seconds to answer.
+template <class Question, class Report>
+class SlowQuestion : public dataflow::Operator {
  public:
-  EndTrace(WorkerContext* context, dataflow::Runtime* runtime, decltype(Housekeeping::Duties::end_trace) end)
-      : context_(context), runtime_(runtime), end_(std::move(end)) {}
+  using Ask = std::function<void(const Question&, std::function<void(const Report&)>)>;
+  SlowQuestion(WorkerContext* context, dataflow::Runtime* runtime, Ask ask)
+      : context_(context), runtime_(runtime), ask_(std::move(ask)) {}
   void OnInputsClosed(dataflow::Shard& shard) override {
-    v1::EndRecording how;
-    if (!how.ParseFromString(shard.argument()))
-      return shard.Finish(absl::InvalidArgumentError("trace: the argument does not parse"));
-    end_(how, [context = context_, runtime = runtime_, ref = shard.ref()](const v1::EndedRecording& report) {
+    Question question;
+    if (!question.ParseFromString(shard.argument()))
+      return shard.Finish(absl::InvalidArgumentError("the argument of a question does not parse"));
+    ask_(question, [context = context_, runtime = runtime_, ref = shard.ref()](const Report& report) {
       // Not inside the operator's callback.
       context->strand()->Post([runtime, ref, alive = context->alive(), answer = Bytes::FromString(report.SerializeAsString())] {
         if (alive.expired()) return;
@@ -63,7 +65,7 @@ class EndTrace : public dataflow::Operator {
  private:
   WorkerContext* const context_;
   dataflow::Runtime* const runtime_;
-  const decltype(Housekeeping::Duties::end_trace) end_;
+  const Ask ask_;
 };
 
 // Combines many answers into one. Answers of failed hosts are simply missing.
@@ -97,6 +99,17 @@ void AddQuestion(dataflow::Operators* operators, std::string name, std::function
   });
 }
 
+// Adds an operator that answers a question later.
+template <class Question, class Report>
+void AddSlowQuestion(dataflow::Operators* operators, std::string name, WorkerContext* context, dataflow::Runtime* runtime,
+                     std::function<void(const Question&, std::function<void(const Report&)>)> ask) {
+  operators->Add(std::move(name),
+                 [context, runtime,
+                  ask = std::move(ask)](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
+                   return std::make_unique<SlowQuestion<Question, Report>>(context, runtime, ask);
+                 });
+}
+
 // Adds an operator that obeys an order.
 template <class Order>
 void AddOrder(dataflow::Operators* operators, std::string name, std::function<std::optional<std::string>(const Order&)> obey) {
@@ -126,11 +139,7 @@ dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Du
   });
   AddQuestion(&operators, "health", duties.health);
   AddQuestion(&operators, "metrics", duties.metrics);
-  operators.Add("trace",
-                [context, runtime, end = duties.end_trace](
-                    const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
-                  return std::make_unique<EndTrace>(context, runtime, end);
-                });
+  AddSlowQuestion<v1::EndRecording, v1::EndedRecording>(&operators, "trace", context, runtime, duties.end_trace);
   Add(&operators, "profile",
       [read = duties.read_profile](const std::string& argument) -> absl::StatusOr<std::optional<std::string>> {
         v1::ProfilePart part;
@@ -139,6 +148,7 @@ dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Du
         return piece.SerializeAsString();
       });
   AddQuestion(&operators, "examine", duties.examine);
+  AddSlowQuestion<v1::StackQuestion, v1::Stacks>(&operators, "stacks", context, runtime, duties.stacks);
   operators.Add("combine", [](const dataflow::OperatorContext&) -> absl::StatusOr<std::unique_ptr<dataflow::Operator>> {
     return std::make_unique<Combine>();
   });

@@ -35,6 +35,8 @@ class Housekeeping {
     std::function<void(const pathways::v1::EndRecording&, std::function<void(const pathways::v1::EndedRecording&)>)> end_trace;
     std::function<absl::StatusOr<pathways::v1::ProfilePiece>(const pathways::v1::ProfilePart&)> read_profile;
     std::function<pathways::v1::Examination()> examine;
+    // Answers later, maybe inside the call.
+    std::function<void(const pathways::v1::StackQuestion&, std::function<void(const pathways::v1::Stacks&)>)> stacks;
   };
 
   // All must outlive this. Without timers nothing is coalesced. `others`: operators of graphs that are no housekeeping.

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/testing/manual_world.h"
 #include "pathways/worker/testing.h"
 #include "xla/xplane.pb.h"
 
@@ -296,6 +297,93 @@ TEST_F(HousekeepingTest, AnOrderThatNamesAHostTwiceOrPassesItselfOnEnds) {
 TEST_F(HousekeepingTest, WhatItDoesNotKnowItRefuses) {
   std::vector<std::string> answers;
   EXPECT_EQ(Run("juggle", &answers).code(), absl::StatusCode::kUnimplemented);
+}
+
+// A worker whose controller asks for stacks.
+class StacksTest : public testing::Test {
+ protected:
+  // Asks about these sessions. The answer is in `answers` once there is one.
+  void Ask(const std::vector<uint64_t>& sessions) {
+    v1::StackQuestion question;
+    for (uint64_t session : sessions) question.add_sessions(session);
+    df::RunOptions options;
+    options.argument = question.SerializeAsString();
+    options.on_tuple = [this](df::NodeId, uint32_t, df::Tuple tuple) {
+      EXPECT_TRUE(answers.emplace_back().ParseFromArray(tuple.data.data(), static_cast<int>(tuple.data.size())));
+    };
+    controller_.Start(*controller_.Install(pw::worker::Ask("stacks")), std::move(options));
+    links_.Settle();
+  }
+  // Answers the call of a client's program.
+  void Reply(size_t call, const std::string& text, int code = 0) {
+    v1::Command reply;
+    reply.mutable_host_reply()->set_call(worker_.connection.host_calls.at(call).call());
+    if (code == 0) reply.mutable_host_reply()->add_result_bytes(text.size());
+    reply.mutable_host_reply()->mutable_status()->set_code(code);
+    worker_.Do(reply, code == 0 ? text : "");
+    links_.Settle();
+  }
+  static WorkerHarness::Setup Setup(Timers* timers) {
+    WorkerHarness::Setup setup;
+    setup.timers = timers;
+    setup.native_stacks = [] { return std::string("pw-executor 7:\n  Run\n"); };
+    return setup;
+  }
+  ManualClock manual_;
+  ManualExecutor world_;
+  ManualTimers timers_{&manual_, &world_};
+  WorkerHarness worker_{Setup(&timers_)};
+  SteadyClock clock_;
+  ControllerEnd links_{&worker_};
+  df::Runtime controller_{{df::kControllerHost, &worker_.strand, &clock_, nullptr, &links_, nullptr}, {}};
+  std::vector<v1::Stacks> answers;
+};
+
+TEST_F(StacksTest, AreThoseOfTheWorkerAndOfTheProgramThatWaits) {
+  Ask({5});
+  ASSERT_EQ(worker_.connection.host_calls.size(), 1u);
+  EXPECT_EQ(worker_.connection.host_calls[0].session(), 5u);
+  EXPECT_EQ(worker_.connection.host_calls[0].callback(), SessionPython::kStacksCallback);
+  EXPECT_TRUE(answers.empty());
+  std::string text = "MainThread at train.py:7 in step:\n  File train.py\n";
+  text.resize(SessionPython::kStackBytes);
+  Reply(0, text);
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_EQ(answers[0].processes_size(), 2);
+  EXPECT_EQ(answers[0].processes(0).name(), "the worker");
+  EXPECT_EQ(answers[0].processes(0).text(), "pw-executor 7:\n  Run\n");
+  EXPECT_EQ(answers[0].processes(1).name(), "the program of client 5");
+  EXPECT_EQ(answers[0].processes(1).text(), "MainThread at train.py:7 in step:\n  File train.py\n");
+}
+
+TEST_F(StacksTest, AProgramThatDoesNotAnswerInTimeIsMissingAndMayAnswerLater) {
+  Ask({5, 6});
+  Reply(1, std::string(SessionPython::kStackBytes, 'x'));
+  EXPECT_TRUE(answers.empty());
+  timers_.Advance(Stacks::kPatience);
+  links_.Settle();
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_EQ(answers[0].processes_size(), 2);
+  EXPECT_EQ(answers[0].processes(1).name(), "the program of client 6");
+  Reply(0, "late");
+  EXPECT_EQ(answers.size(), 1u);
+}
+
+TEST_F(StacksTest, AProgramThatDoesNotKnowTheQuestionIsMissing) {
+  Ask({5});
+  Reply(0, "", 5);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].processes_size(), 1);
+  Ask({});
+  EXPECT_EQ(answers.size(), 2u);
+}
+
+TEST_F(StacksTest, AQuestionAboutManyClientsAsksFewAndALongTextIsCut) {
+  Ask(std::vector<uint64_t>(1000, 5));
+  EXPECT_EQ(worker_.connection.host_calls.size(), static_cast<size_t>(Stacks::kMostSessions));
+  for (size_t i = 0; i < Stacks::kMostSessions; ++i) Reply(i, std::string(4 * Stacks::kMostBytes, 'x'));
+  ASSERT_EQ(answers.size(), 1u);
+  for (const auto& process : answers[0].processes()) EXPECT_LE(process.text().size(), Stacks::kMostBytes);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void ReportPath::SetPeers(const v1::Peers& peers) {
   if (through == through_) return;
   context_->outbox().SetOtherWay(nullptr);
   BringStraight();
-  unseen_.Trust();
+  unacked_.Trust();
   through_ = through;
   if (through_.has_value()) context_->outbox().SetOtherWay([this](v1::Done* done) { return Take(done); });
 }
@@ -44,8 +44,8 @@ bool ReportPath::Take(v1::Done* done) {
     Join(context_->self(), std::move(report));
     return true;
   }
-  if (unseen_.in_doubt()) return false;
-  report.set_number(unseen_.Add(*done, context_->clock()->Now()));
+  if (unacked_.in_doubt()) return false;
+  report.set_number(unacked_.Add(*done, context_->clock()->Now()));
   *report.mutable_done() = std::move(*done);
   frames_->SendReport(*through_, std::move(report));
   if (!awaiting_) AwaitSeen();
@@ -54,11 +54,11 @@ bool ReportPath::Take(v1::Done* done) {
 
 void ReportPath::AwaitSeen() {
   awaiting_ = true;
-  timers_->After(unseen_.oldest() + kPatience - context_->clock()->Now(), context_->strand(), [this, alive = context_->alive()] {
+  timers_->After(unacked_.oldest() + kPatience - context_->clock()->Now(), context_->strand(), [this, alive = context_->alive()] {
     if (alive.expired()) return;
     awaiting_ = false;
-    if (unseen_.empty()) return;
-    if (context_->clock()->Now() < unseen_.oldest() + kPatience) return AwaitSeen();
+    if (unacked_.empty()) return;
+    if (context_->clock()->Now() < unacked_.oldest() + kPatience) return AwaitSeen();
     BringStraight();
   });
 }
@@ -68,7 +68,7 @@ void ReportPath::OnReportsLost(HostId to) {
 }
 
 void ReportPath::BringStraight() {
-  for (v1::Done& done : unseen_.Take()) *context_->outbox().Add()->mutable_done() = std::move(done);
+  for (v1::Done& done : unacked_.Take()) *context_->outbox().Add()->mutable_done() = std::move(done);
 }
 
 // ---- as the speaker

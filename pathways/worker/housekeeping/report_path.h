@@ -54,7 +54,7 @@ class ReportPath : private FrameChannel::ReportReceiver {
   // Sets this host's speaker and the members for which it speaks. Called after PeerConnections knows them.
   void SetPeers(const pathways::v1::Peers& peers);
   // The controller has seen all reports up to this number (v1.ToWorker.reports_seen).
-  void Seen(uint64_t number) { unseen_.Seen(number); }
+  void Seen(uint64_t number) { unacked_.Seen(number); }
 
  private:
   void OnReport(HostId from, pathways::v1::Report report) override;
@@ -74,10 +74,10 @@ class ReportPath : private FrameChannel::ReportReceiver {
   FrameChannel* const frames_;
   Timers* const timers_;
   std::optional<HostId> through_;  // the speaker; none: this host reports directly
-  UnackedReports unseen_;
+  UnackedReports unacked_;
   ReportBatch joined_;
   bool holding_ = false;   // a timer runs for joined_
-  bool awaiting_ = false;  // a timer runs for unseen_
+  bool awaiting_ = false;  // a timer runs for unacked_
 };
 
 }  // namespace pw::worker

@@ -1,8 +1,8 @@
-// UnackedReports: reports that this host has sent through its speaker, kept until the controller says that it has seen them.
+// UnackedReports: reports of completions that this host has sent through its speaker, the host that reports for a group of hosts
+// (report_path.h). They are kept until the controller acknowledges them with one number: it has seen all reports up to that.
 //
-// The controller acknowledges with one number: it has seen all reports up to that. Reports on one path stay in order. When the path
-// changes, breaks or takes too long, the owner takes out all kept reports (Take) and sends them to the controller directly. The direct
-// connection loses nothing while this host is a member, so reports taken out need not be kept.
+// Reports on one path stay in order. When the path changes, breaks or takes too long, the owner takes out all kept reports (Take) and
+// sends them to the controller directly. That connection loses nothing while this host is a member, so they need not be kept any longer.
 //
 // After Take the path is in doubt until the last report taken out reaches the controller through the speaker after all: then the path was
 // slow, not broken.
@@ -25,15 +25,15 @@ namespace pw::worker {
 
 class UnackedReports {
  public:
-  // Keeps a copy. Returns its number, from 1.
+  // Keeps a copy of a report that is sent now. Returns its number, from 1.
   uint64_t Add(const pathways::v1::Done& done, absl::Time now);
-  void Seen(uint64_t number);
+  void Seen(uint64_t number);  // drops the copies up to this number: the controller has seen the reports
   // Removes and returns all kept reports, oldest first.
   std::vector<pathways::v1::Done> Take();
-  // The path has changed: ends the doubt, which concerned the previous path.
+  // Ends the doubt, which concerned the previous path: the path has changed.
   void Trust() { taken_ = 0; }
 
-  bool in_doubt() const { return seen_ < taken_; }
+  bool in_doubt() const { return seen_ < taken_; }  // then the owner sends no report on the path
   bool empty() const { return kept_.empty(); }
   // Time of the oldest report. REQUIRES: !empty().
   absl::Time oldest() const { return kept_.front().added; }

@@ -42,10 +42,12 @@ struct PythonCall {
   uint64_t number = 0;
   uint64_t op = 0;
   uint64_t stream = 0;
+  std::string location;  // in the user's program; empty: none
   PythonFunctionRef function;
   State state = State::kWaiting;
   bool turn = false;
   bool held = false;                             // its task waits for the turn
+  bool watched = false;                          // a timer runs for its limit of time
   std::vector<ShardRef> args;                    // the host's shards of each argument; null for strings; empty once copied
   std::vector<Bytes> texts;                      // the strings of each entry of `args`
   std::vector<ShardRef> results;                 // the host's shards of each result; null for strings

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/program/program.h"
 #include "pathways/worker/transfer/placement.h"
 
 namespace pw::worker {
@@ -52,9 +53,10 @@ struct Functions::Client {
   std::map<uint64_t, Stream> streams;  // by number; none is empty
 };
 
-Functions::Functions(WorkerContext* context, DeviceArrays* arrays, PythonOptions options, ToClient to_client)
+Functions::Functions(WorkerContext* context, DeviceArrays* arrays, Timers* timers, PythonOptions options, ToClient to_client)
     : context_(context),
       arrays_(arrays),
+      timers_(timers),
       options_(std::move(options)),
       to_client_(std::move(to_client)),
       memory_(kMostMemories) {}
@@ -96,6 +98,7 @@ absl::Status Functions::CheckQuota(SessionId session) const {
 
 SessionPython::Environment Functions::ForSessions() {
   return {context_->strand(),
+          timers_,
           &arrays_->memory(),
           &options_,
           files_.get(),
@@ -106,7 +109,7 @@ SessionPython::Environment Functions::ForSessions() {
             if (results.ok())
               PlaceResults(call, *std::move(results));
             else
-              Fail(call, results.status());
+              FailHere(call, results.status());
           }};
 }
 
@@ -156,6 +159,7 @@ void Functions::Execute(const v1::Execute& command) {
   call->number = next_call_++;
   call->op = command.op();
   call->stream = command.stream();
+  call->location = command.location();
   call->function = functions_.at(ExecutableId(command.executable()));
   call->task = std::make_shared<Hazards::Task>();
   const HostPart& part = call->function->part;
@@ -297,17 +301,17 @@ void Functions::Advance(SessionId session, uint64_t number) {
 void Functions::PlaceResults(const PythonCallRef& call, std::vector<Bytes> parts) {
   const HostPart& part = call->function->part;
   if (parts.size() != call->results.size())
-    return Fail(call, absl::InternalError(absl::StrCat("the Python process returned ", parts.size(), " shards of results of ",
-                                                       part.name, ", not ", call->results.size())));
+    return FailHere(call, absl::InternalError(absl::StrCat("the Python process returned ", parts.size(), " shards of results of ",
+                                                           part.name, ", not ", call->results.size())));
   size_t i = 0;
   for (const LocalArray& array : part.outputs) {
     for (const LocalShard& shard : array.shards) {
       const size_t size = parts[i++].size();
-      if (array.dtype == buffers::DType::kString ? size <= kMostStringBytes : size == static_cast<size_t>(shard.bytes)) continue;
-      return Fail(call, absl::InternalError(
-                            absl::StrCat("the Python process returned ", size, " bytes for a shard of a result of ", part.name,
-                                         array.dtype == buffers::DType::kString ? "; strings have at most " : ", not ",
-                                         array.dtype == buffers::DType::kString ? kMostStringBytes : shard.bytes)));
+      const bool text = array.dtype == buffers::DType::kString;
+      if (text ? size <= kMostStringBytes : size == static_cast<size_t>(shard.bytes)) continue;
+      const std::string wanted = text ? absl::StrCat("; strings have at most ", kMostStringBytes) : absl::StrCat(", not ", shard.bytes);
+      return FailHere(call, absl::InternalError(absl::StrCat("the Python process returned ", size,
+                                                             " bytes for a shard of a result of ", part.name, wanted)));
     }
   }
   call->left = 1;
@@ -335,6 +339,11 @@ void Functions::Placed(const PythonCallRef& call, const absl::Status& status) {
   context_->outbox().Done(call->op, call->status);
   context_->recorder().Span(trace::Kind::kHost, "functions", call->function->part.name, call->sent,
                             {.flow = call->op, .session = call->function->session.v});
+}
+
+// Fails a call with an error that begins here, not with that of an input.
+void Functions::FailHere(const PythonCallRef& call, const absl::Status& error) {
+  Fail(call, program::WithLocation(error, call->location));
 }
 
 void Functions::Fail(const PythonCallRef& call, const absl::Status& error) {
@@ -383,6 +392,11 @@ void Functions::Drop(ExecutableId id) {
   for (auto& [number, stream] : client->second->streams) {
     for (const PythonCallRef& call : stream.calls) call->kept.push_back(node.mapped());
   }
+}
+
+bool Functions::AskStacks(SessionId session, std::function<void(absl::StatusOr<std::string>)> done) {
+  const auto client = clients_.find(session);
+  return client != clients_.end() && client->second->python.AskStacks(std::move(done));
 }
 
 void Functions::ReleaseOwner(SessionId session) {

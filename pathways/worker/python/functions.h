@@ -44,7 +44,8 @@ class Functions {
   static constexpr int kAhead = 2;
   using ToClient = SessionPython::ToClient;
 
-  Functions(WorkerContext* context, DeviceArrays* arrays, PythonOptions options, ToClient to_client);
+  // `timers` may be null: then calls have no limit of time.
+  Functions(WorkerContext* context, DeviceArrays* arrays, Timers* timers, PythonOptions options, ToClient to_client);
   ~Functions();
 
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
@@ -53,6 +54,8 @@ class Functions {
   void Execute(const pathways::v1::Execute& command);
   void Drop(ExecutableId id);
   void ReleaseOwner(SessionId session);
+  // Asks the session's process on this host for the stacks of its threads (SessionPython::AskStacks).
+  bool AskStacks(SessionId session, std::function<void(absl::StatusOr<std::string>)> done);
   // Returns the number of processes that a user has on this host.
   int64_t processes(const Account& account) const;
 
@@ -71,12 +74,14 @@ class Functions {
   void Advance(SessionId session, uint64_t stream);
   void PlaceResults(const PythonCallRef& call, std::vector<Bytes> parts);
   void Placed(const PythonCallRef& call, const absl::Status& status);
+  void FailHere(const PythonCallRef& call, const absl::Status& error);
   void Fail(const PythonCallRef& call, const absl::Status& error);
   void Leave(const PythonCallRef& call);
   void AnswerString(uint64_t query, const absl::StatusOr<Bytes>& contents);
 
   WorkerContext* const context_;
   DeviceArrays* const arrays_;
+  Timers* const timers_;
   const PythonOptions options_;
   const ToClient to_client_;
   net::SharedMemoryFactory memory_;  // without a pool: the processes keep mappings as long as they like

@@ -11,7 +11,11 @@
 namespace pw::worker {
 namespace {
 
-using LocalDevices = std::map<DeviceId, int>;  // those of this host
+struct LocalDevice {
+  int ordinal;
+  DeviceId physical;
+};
+using LocalDevices = std::map<DeviceId, LocalDevice>;  // those of this host, as the client knows them
 
 absl::StatusOr<LocalArray> LocalPart(const buffers::ArraySpec& spec, const LocalDevices& here) {
   LocalArray array;
@@ -21,7 +25,7 @@ absl::StatusOr<LocalArray> LocalPart(const buffers::ArraySpec& spec, const Local
   for (int i = 0; i < static_cast<int>(devices.size()); ++i) {
     const auto found = here.find(devices[i]);
     if (found == here.end()) continue;
-    LocalShard shard{i, found->first, found->second, {}, 0};
+    LocalShard shard{i, found->second.physical, found->second.ordinal, {}, 0};
     PW_ASSIGN_OR_RETURN(shard.dims, spec.sharding.ShardDims(spec.dims, i));
     if (spec.dtype != buffers::DType::kString) {
       PW_ASSIGN_OR_RETURN(shard.bytes, buffers::DenseBytes(spec.dtype, shard.dims));
@@ -59,12 +63,15 @@ absl::StatusOr<HostPart> ReadHostPart(const pathways::v1::Compile& command, cons
     const int local = command.local_devices(p);
     if (local < 0 || local >= devices)
       return absl::InvalidArgumentError(absl::StrCat("there is no local device ", local, "; this host has ", devices));
-    here[function.devices[p]] = local;
+    here[function.devices[p]] = {local, function.physical.empty() ? function.devices[p] : function.physical[p]};
   }
   if (here.empty()) return absl::InvalidArgumentError("none of a Python function's devices is on this host");
   HostPart part;
   part.name = std::move(function.name);
   part.text = std::move(function.text);
+  for (size_t p = 0; p < function.physical.size(); ++p) {
+    if (function.physical[p] != function.devices[p]) part.bound.emplace_back(function.devices[p], function.physical[p]);
+  }
   for (const buffers::ArraySpec& spec : function.inputs) {
     PW_ASSIGN_OR_RETURN(LocalArray array, LocalPart(spec, here));
     part.inputs.push_back(std::move(array));
@@ -81,6 +88,11 @@ std::string LoadHeader(uint64_t number, const HostPart& part) {
   json.BeginObject().Key("load").Int(static_cast<int64_t>(number)).Key("name").String(part.name);
   WriteDevices("inputs", part.inputs, &json);
   WriteDevices("outputs", part.outputs, &json);
+  if (!part.bound.empty()) {
+    json.Key("bound").BeginArray();
+    for (const auto& [device, physical] : part.bound) json.BeginArray().Int(device.v).Int(physical.v).EndArray();
+    json.EndArray();
+  }
   std::string text = json.EndObject().Take();
   text.pop_back();
   return text;

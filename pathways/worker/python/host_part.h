@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,7 +16,7 @@ namespace pw::worker {
 
 struct LocalShard {
   int index = 0;         // in the array
-  DeviceId device;       // as the client knows it
+  DeviceId device;       // physical
   int local_device = 0;  // on this host
   buffers::Dims dims;
   int64_t bytes = 0;  // in host memory; 0 for strings, which have no fixed size
@@ -30,6 +31,7 @@ struct LocalArray {
 struct HostPart {
   std::string name;
   std::string text;
+  std::vector<std::pair<DeviceId, DeviceId>> bound;  // each device of a virtual slice that the text names, and its physical one
   std::vector<LocalArray> inputs;
   std::vector<LocalArray> outputs;
 };

@@ -30,6 +30,18 @@ struct Example {
   Bytes payload;
 };
 
+TEST(HostPartTest, DevicesOfSlicesStandForPhysicalOnes) {
+  Example example;
+  auto function = *session::ParseHostFunction(example.payload);
+  function.physical = Ids({4, 5, 0, 1});
+  example.payload = Bytes::FromString(session::SerializeHostFunction(function));
+  const auto part = ReadHostPart(example.command, example.payload, HostId(2), 2);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_EQ(part->inputs[0].shards[0].device, DeviceId(1));
+  EXPECT_EQ(LoadHeader(7, *part),
+            "{\"load\":7,\"name\":\"f\",\"inputs\":[[1,0]],\"outputs\":[[0,1]],\"bound\":[[8,0],[9,1]]");
+}
+
 TEST(HostPartTest, AHostHasItsShardsInTheOrderOfEachArray) {
   const Example example;
   const auto part = ReadHostPart(example.command, example.payload, HostId(2), 2);

@@ -1,7 +1,7 @@
 #include "pathways/worker/python/message.h"
 
-#include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kPrefix = 4;
 constexpr uint64_t kMostMessageBytes = uint64_t{1} << 46;
+constexpr double kMostSeconds = 1e9;
 
 constexpr size_t Align(size_t offset) { return (offset + 63) / 64 * 64; }
 
@@ -29,12 +30,10 @@ std::string Head(std::string json, absl::Span<const int64_t> sizes) {
 }
 
 absl::StatusOr<uint64_t> Number(const JsonObject& header, const char* name) {
-  constexpr double kMostExact = 9007199254740992.0;
-  const auto field = header.fields().find(name);
-  const double number = field == header.fields().end() ? -1 : field->second.number_value();
-  if (!(number >= 0 && number <= kMostExact && number == std::floor(number)))
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a number that counts something"));
-  return static_cast<uint64_t>(number);
+  const JsonValue* field = FindField(header, name);
+  const std::optional<uint64_t> number = field == nullptr ? std::nullopt : CountOf(*field);
+  if (!number.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be a whole number, not negative"));
+  return *number;
 }
 
 absl::Status FillParts(const JsonObject& header, const Bytes& message, size_t offset, std::vector<Bytes>* parts) {
@@ -67,7 +66,12 @@ absl::StatusOr<PythonMessage> ReadMessage(const Bytes& message) {
     read.status = StatusFrom(static_cast<int>(code), why);
     return read;
   }
-  if (!loaded) PW_RETURN_IF_ERROR(FillParts(header, message, kPrefix + length, &read.parts));
+  if (!loaded) {
+    PW_RETURN_IF_ERROR(FillParts(header, message, kPrefix + length, &read.parts));
+  } else if (const JsonValue* seconds = FindField(header, "seconds"); seconds != nullptr) {
+    read.seconds = seconds->number_value();
+    if (!(read.seconds > 0 && read.seconds <= kMostSeconds)) return absl::InvalidArgumentError("'seconds' is no limit of time");
+  }
   return read;
 }
 

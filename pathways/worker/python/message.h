@@ -9,10 +9,12 @@
 // large one is a byte 'F' and the size in decimal, with an open file that holds the message. So the bytes of arrays are copied
 // into memory that both processes map, and through no socket.
 //
-//   worker -> Python   {"load":f,"name":text,"inputs":[[device,..],..],"outputs":[[device,..],..],"bytes":[n]}    part: the function's text
+//   worker -> Python   {"load":f,"name":text,"inputs":[[device,..],..],"outputs":[[device,..],..],"bytes":[n]}    part: the function's text;
+//                      with "bound":[[device,physical],..] if the text names devices of virtual slices
 //                      {"call":n,"function":f,"stream":"s","bytes":[..]}   parts: the host's shards of each argument
 //                      {"drop":f}
-//   Python -> worker   {"loaded":f}                                      or with "code" and "message": an absl::StatusCode
+//   Python -> worker   {"loaded":f}                                      or with "code" and "message": an absl::StatusCode; with "seconds" if the
+//                                                                        client's program limits the time of its calls
 //                      {"done":n,"bytes":[..]}                           parts: the host's shards of each result; or with "code" and "message"
 //
 // Any thread.
@@ -60,6 +62,7 @@ struct PythonMessage {
   Kind kind = Kind::kDone;
   uint64_t number = 0;
   absl::Status status;
+  double seconds = 0;  // that the calls of a loaded function may take; 0: the program sets no limit
   std::vector<Bytes> parts;
 };
 

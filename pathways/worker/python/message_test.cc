@@ -62,12 +62,20 @@ TEST(PythonMessageTest, FailuresHaveACodeAndAText) {
   EXPECT_FALSE(Read(Message("{\"loaded\":3,\"code\":9}")).ok());
 }
 
+TEST(PythonMessageTest, ALoadedFunctionMayHaveALimitOfTime) {
+  EXPECT_EQ(Read(Message("{\"loaded\":3,\"bytes\":[]}"))->seconds, 0);
+  EXPECT_EQ(Read(Message("{\"loaded\":3,\"seconds\":2.5,\"bytes\":[]}"))->seconds, 2.5);
+  for (const char* wrong : {"0", "-1", "1e10", "\"5\""})
+    EXPECT_FALSE(Read(Message(absl::StrCat("{\"loaded\":3,\"seconds\":", wrong, ",\"bytes\":[]}"))).ok()) << wrong;
+}
+
 TEST(PythonMessageTest, WhatIsNoMessageIsRefused) {
   for (const std::string& packet :
        {std::string(), std::string("M"), std::string("Mabc"), std::string("F100"), std::string("X"), "M" + Message("[]"),
         "M" + Message("{}"), "M" + Message("{\"done\":-1,\"bytes\":[]}"), "M" + Message("{\"done\":1.5,\"bytes\":[]}"),
-        "M" + Message("{\"done\":1}"), "M" + Message("{\"done\":1,\"bytes\":[-1]}"),
-        "M" + Message("{\"done\":1,\"bytes\":[9000000000000000000]}"), "M" + Message("{\"done\":1}").substr(0, 6)})
+        "M" + Message("{\"done\":\"1\",\"bytes\":[]}"), "M" + Message("{\"done\":1}"),
+        "M" + Message("{\"done\":1,\"bytes\":[-1]}"), "M" + Message("{\"done\":1,\"bytes\":[9000000000000000000]}"),
+        "M" + Message("{\"done\":1}").substr(0, 6)})
     EXPECT_FALSE(ReadPacket(packet, net::Fd()).ok()) << packet;
 }
 

@@ -44,12 +44,12 @@ class PythonProcess {
     net::FileListener* files;
   };
 
-  // `temporary`: removed once the process has ended. `greeting`: fields of the JSON object that the process reads first. `owner` outlives this.
+  // `temporary`: a folder that is removed once the process has ended. `greeting`: fields of the JSON object that the process reads first.
   PythonProcess(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, const std::string& greeting,
-                const Environment& environment, Owner* owner);
+                const Environment& environment, Owner* owner);  // `owner` must outlive this
   ~PythonProcess();
 
-  void Send(OutgoingMessage message);
+  void Send(OutgoingMessage message);  // queues the message, also before the process has connected
   // Returns 0 until the process has started.
   int pid() const;
 

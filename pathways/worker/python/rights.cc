@@ -63,8 +63,8 @@ void RemoveUnused(const std::filesystem::path& around) {
 }  // namespace
 
 absl::Status CheckRights(const PythonRights& rights) {
-  if (rights.memory_bytes < 0 || rights.processes < 0)
-    return absl::InvalidArgumentError("--python-memory and --python-processes are not negative");
+  if (rights.memory_bytes < 0 || rights.processes < 0 || !(rights.seconds >= 0))
+    return absl::InvalidArgumentError("--python-memory, --python-processes and --python-seconds are not negative");
   if (rights.user.empty()) {
     if (rights.processes == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(

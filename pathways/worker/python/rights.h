@@ -1,5 +1,6 @@
 // PythonRights: the user and the limits with which clients' Python functions run on this host. The functions are clients' code,
-// so an operator can name a user for them who owns nothing, and limit their memory and processes.
+// so an operator can name a user for them who owns nothing, and limit their memory, their processes and the time of a call (which
+// SessionPython watches).
 //
 // The system's own tools give the rights: setpriv sets the user, prlimit the limits (util-linux, on every Debian). Then they
 // execute the interpreter in their place. So the user must be able to read the interpreter, its packages and the folders above
@@ -21,6 +22,7 @@ struct PythonRights {
   std::string user;          // empty: this process's own
   int64_t memory_bytes = 0;  // private memory of each process; 0: no limit
   int64_t processes = 0;     // processes and threads of the user, on the whole machine; 0: no limit. Needs a user
+  double seconds = 0;        // that a call may take; 0: no limit
 };
 
 // Returns an error, for the operator, if this process cannot give these rights.

@@ -25,6 +25,7 @@ absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
   if (process_ == nullptr) {
     PW_RETURN_IF_ERROR(environment_.may_start(session_));
     loaded_.clear();
+    ready_.clear();
     pid_ = 0;
     const PythonOptions& options = *environment_.options;
     PW_ASSIGN_OR_RETURN(auto temporary, PrivateFolder::Create(options.rights.user));
@@ -51,6 +52,8 @@ void SessionPython::Load(const PythonFunction& function, Loaded loaded) {
 }
 
 void SessionPython::Unload(const PythonFunction& function) {
+  seconds_.erase(function.id);
+  ready_.erase(function.id);
   if (process_ == nullptr || loaded_.erase(function.id) == 0) return;
   absl::StatusOr<OutgoingMessage> message =
       OutgoingMessage::Create(absl::StrCat("{\"drop\":", function.id.v), {}, environment_.memory);
@@ -64,11 +67,67 @@ void SessionPython::Send(const PythonCallRef& call) {
   call->state = PythonCall::State::kSent;
   running_[call->number] = call;
   environment_.activity->Begin();
+  WatchCalls();
+}
+
+SessionPython::Limit SessionPython::LimitOf(ExecutableId function) const {
+  const double operators = environment_.options->rights.seconds;
+  const auto found = seconds_.find(function);
+  const double programs = found == seconds_.end() ? 0 : found->second;
+  if (programs > 0 && (operators <= 0 || programs <= operators))
+    return {absl::Seconds(programs), "PATHWAYS_FUNCTION_SECONDS of the program"};
+  if (operators > 0) return {absl::Seconds(operators), "--python-seconds of the host"};
+  return {};
+}
+
+// Begins the time of each call that is the first of its stream.
+void SessionPython::WatchCalls() {
+  if (environment_.timers == nullptr) return;
+  absl::flat_hash_set<uint64_t> streams;
+  for (const auto& [number, call] : running_) {  // calls of a stream are sent in the order of their numbers
+    if (!streams.insert(call->stream).second || call->watched || !ready_.contains(call->function->id)) continue;
+    if (const Limit limit = LimitOf(call->function->id); limit.time < absl::InfiniteDuration()) Watch(call, limit);
+  }
+}
+
+void SessionPython::Watch(const PythonCallRef& call, const Limit& limit) {
+  call->watched = true;
+  auto late = [this, alive = std::weak_ptr<bool>(alive_), number = call->number, limit] {
+    if (!alive.expired()) OnLate(number, limit);
+  };
+  environment_.timers->After(limit.time, environment_.strand, std::move(late));
+}
+
+void SessionPython::OnLate(uint64_t number, const Limit& limit) {
+  const auto found = running_.find(number);
+  if (found == running_.end()) return;
+  const PythonCallRef call = std::move(found->second);
+  running_.erase(found);
+  const std::string process = NameWithPid();
+  const std::string late = absl::StrCat("the Python function ", call->function->part.name, " did not answer within ",
+                                        absl::FormatDuration(limit.time), " (", limit.setting, ")");
+  FailAll([&](bool loading, const std::string& name) {
+    return absl::UnavailableError(absl::StrCat(process, " was ended while it ", loading ? "loaded " : "ran ", name, ": ", late,
+                                               ". The next call starts a new process"));
+  });
+  environment_.activity->End();
+  environment_.ended(call, absl::DeadlineExceededError(absl::StrCat(late, ": ", process, " was ended. The next call starts a new ",
+                                                                    "process; objects and results of the old one are lost")));
+}
+
+std::string SessionPython::NameWithPid() const {
+  const std::string pid = pid_ != 0 ? absl::StrCat(" (pid ", pid_, ")") : "";
+  return absl::StrCat("the Python process of ", environment_.options->host_name, pid);
 }
 
 void SessionPython::OnMessage(PythonMessage message) {
   if (process_ != nullptr) pid_ = process_->pid();
   if (message.kind == PythonMessage::Kind::kLoaded) {
+    if (message.status.ok() && loaded_.contains(ExecutableId(message.number))) {
+      ready_.insert(ExecutableId(message.number));
+      if (message.seconds > 0) seconds_[ExecutableId(message.number)] = message.seconds;
+      WatchCalls();
+    }
     auto found = loading_.find(ExecutableId(message.number));
     if (found == loading_.end()) return;
     auto waiting = std::move(found->second);
@@ -76,11 +135,18 @@ void SessionPython::OnMessage(PythonMessage message) {
     for (auto& [name, loaded] : waiting) std::move(loaded)(message.status);
     return;
   }
+  if (auto asked = asked_.find(message.number); asked != asked_.end()) {
+    const auto done = std::move(asked->second);
+    asked_.erase(asked);
+    if (message.status.ok() && message.parts.size() == 1) return done(std::string(message.parts[0].view()));
+    return done(message.status.ok() ? absl::InternalError("the answer has no text") : message.status);
+  }
   auto found = running_.find(message.number);
   if (found == running_.end()) return;
   const PythonCallRef call = std::move(found->second);
   running_.erase(found);
   environment_.activity->End();
+  WatchCalls();
   if (message.status.ok())
     environment_.ended(call, std::move(message.parts));
   else
@@ -91,6 +157,7 @@ void SessionPython::FailAll(const std::function<absl::Status(bool loading, const
   process_ = nullptr;
   auto loading = std::exchange(loading_, {});
   auto running = std::exchange(running_, {});
+  for (auto& [number, done] : std::exchange(asked_, {})) done(absl::UnavailableError("the process has ended"));
   for (auto& [id, waiting] : loading) {
     for (auto& [name, loaded] : waiting) std::move(loaded)(why(true, name));
   }
@@ -100,17 +167,26 @@ void SessionPython::FailAll(const std::function<absl::Status(bool loading, const
   }
 }
 
+bool SessionPython::AskStacks(std::function<void(absl::StatusOr<std::string>)> done) {
+  if (process_ == nullptr) return false;
+  absl::StatusOr<OutgoingMessage> message =
+      OutgoingMessage::Create(absl::StrCat("{\"stacks\":", next_question_), {}, environment_.memory);
+  if (!message.ok()) return false;
+  asked_[next_question_++] = std::move(done);
+  process_->Send(*std::move(message));
+  return true;
+}
+
 void SessionPython::Abandon(const absl::Status& why) {
   FailAll([&](bool, const std::string&) { return why; });
 }
 
 // Calls that have not been handed over go to the next process.
 void SessionPython::OnEnded(const std::string& how) {
-  const std::string pid = pid_ != 0 ? absl::StrCat(" (pid ", pid_, ")") : "";
+  const std::string process = NameWithPid();
   FailAll([&](bool loading, const std::string& name) {
     return absl::UnavailableError(
-        absl::StrCat("the Python process of ", environment_.options->host_name, pid, " ended while it ",
-                     loading ? "loaded " : "ran ", name, ": ", Explain(how),
+        absl::StrCat(process, " ended while it ", loading ? "loaded " : "ran ", name, ": ", Explain(how),
                      loading ? ". The worker's log has what it wrote before it was connected"
                              : ". The next call starts a new process; objects and results that the old one held are lost"));
   });

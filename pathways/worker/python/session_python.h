@@ -1,6 +1,10 @@
 // SessionPython: the Python process of one session on this host, with its functions and calls. The process starts when it is
 // needed, also again after it has ended.
 //
+// A call may take a limited time, by the operator (PythonRights) or by the client's program, which the process tells when it has loaded the function.
+// The time of a call begins when its function is loaded and the calls of its stream before it have ended. If it is over, the process is ended: a
+// function cannot be stopped otherwise. All calls that it was running fail.
+//
 // The process's output goes to the client, a piece at a time. If the client is slow, output beyond a limit is dropped, and a line
 // says how much. If the client cannot take the output, the worker's log gets it.
 //
@@ -9,6 +13,7 @@
 // Lives on the worker's strand.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,8 +22,11 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "pathways/base/threads/executor.h"
+#include "pathways/base/threads/timer_queue.h"
 #include "pathways/device/device.h"
 #include "pathways/net/shared/shared_memory.h"
 #include "pathways/net/sockets/file_socket.h"
@@ -35,6 +43,10 @@ class SessionPython final : private PythonProcess::Owner {
   // The same number is in python/pathways/_callbacks/host_calls.py.
   static constexpr uint64_t kOutputCallback = (uint64_t{1} << 53) - 1;
 
+  // The number of the client's function that tells the stacks of its threads, as exactly kStackBytes of text with zeros at the end.
+  static constexpr uint64_t kStacksCallback = kOutputCallback - 1;
+  static constexpr int64_t kStackBytes = 32 << 10;
+
   using Loaded = absl::AnyInvocable<void(const absl::Status&) &&>;
   using ToClient = std::function<void(device::HostCallRequest, std::function<void(device::HostCallReply)> done)>;
   // Called when a call has ended, with the bytes of its results.
@@ -43,6 +55,7 @@ class SessionPython final : private PythonProcess::Owner {
   // Shared by all sessions; all members outlive this.
   struct Environment {
     Executor* strand;
+    Timers* timers;        // null: calls have no limit of time
     MemoryGate* activity;  // a call counts as activity while the process has it
     const PythonOptions* options;
     net::FileListener* files;
@@ -60,16 +73,30 @@ class SessionPython final : private PythonProcess::Owner {
   void Unload(const PythonFunction& function);
   // Sends a call whose arguments have been copied. Its state is kSent afterwards, unless it has ended.
   void Send(const PythonCallRef& call);
+  // Asks the process for the stacks of its threads. `done` is called once unless this is destroyed first, with an error if the process has ended.
+  // Returns false, and does not call `done`, if there is no process.
+  bool AskStacks(std::function<void(absl::StatusOr<std::string>)> done);
   bool has_process() const { return process_ != nullptr; }
   // Ends the process, and fails its loads and calls.
   void Abandon(const absl::Status& why);
 
  private:
+  static constexpr uint64_t kFirstQuestion = uint64_t{1} << 52;  // no call has such a number
+
   void OnMessage(PythonMessage message) override;
   void OnOutput(absl::string_view text) override;
   void OnEnded(const std::string& how) override;
 
   absl::Status EnsureLoaded(const PythonFunction& function);
+  struct Limit {
+    absl::Duration time = absl::InfiniteDuration();
+    const char* setting = "";  // by which it is set
+  };
+  Limit LimitOf(ExecutableId function) const;
+  void WatchCalls();
+  void Watch(const PythonCallRef& call, const Limit& limit);
+  void OnLate(uint64_t number, const Limit& limit);
+  std::string NameWithPid() const;
   void FailAll(const std::function<absl::Status(bool loading, const std::string& name)>& why);
   void PassOutput();
   void OutputPassed(const std::string& text, const absl::Status& status);
@@ -80,8 +107,12 @@ class SessionPython final : private PythonProcess::Owner {
   std::unique_ptr<PythonProcess> process_;    // null: there is none now
   int pid_ = 0;                               // the process's, once it has sent something
   absl::flat_hash_set<ExecutableId> loaded_;  // the functions that it has been sent
+  absl::flat_hash_set<ExecutableId> ready_;   // those that it has loaded
+  std::map<ExecutableId, double> seconds_;    // the program's limits of calls, of all functions that any process has loaded
   std::map<ExecutableId, std::vector<std::pair<std::string, Loaded>>> loading_;
   std::map<uint64_t, PythonCallRef> running_;
+  uint64_t next_question_ = kFirstQuestion;
+  std::map<uint64_t, std::function<void(absl::StatusOr<std::string>)>> asked_;  // for stacks, by number
   std::string output_;
   size_t output_lost_ = 0;
   bool passing_ = false;  // the client has not taken the last piece yet

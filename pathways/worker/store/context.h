@@ -1,5 +1,5 @@
-// WorkerContext: what nearly every part of a worker needs, for the life of one controller: the strand, the clock, this host's id, the
-// names of hosts, the recorder, the outbox, the commands that have come, and with them the sessions that have ended.
+// WorkerContext: the state that nearly every part of a worker uses, for the life of one controller. It has the strand, the clock, this host's
+// id, the names of hosts, the recorder, the outbox, the names of commands that have come, and the sessions that have ended.
 //
 // Invariants:
 //   WX-1  alive() expires with the worker, after its parts are gone

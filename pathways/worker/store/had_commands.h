@@ -57,13 +57,14 @@ class HadCommands {
   // Returns the entry if the command has ended; null if it has not, or is not known.
   const Entry* Ended(Kind kind, uint64_t name) const;
 
-  // These do nothing if the name is not noted, or has ended.
-  // The op is done. After AddPoisoned: with these.
+  // These note how a command ended. They do nothing if its name is not noted, or has ended.
+  // Done: the op is done, with the poisoned arrays of earlier calls of AddPoisoned.
   void Done(uint64_t op, double device_microseconds, std::optional<double> timed = std::nullopt);
   void Failed(const pathways::v1::Done::Failed& failed);
   void AddPoisoned(const pathways::v1::Done::Poisoned& poisoned);
+  // Keeps this answer, which is given again when the command comes again.
   void Keep(Kind kind, uint64_t name, const pathways::v1::Event& event, Bytes payload = {});
-  // The answer is not kept: the command is new when it comes again.
+  // Keeps no answer: the command is new when it comes again.
   void Forget(Kind kind, uint64_t name);
 
   // Forgets the names of settled requests, or of a session that has ended.

@@ -1,4 +1,4 @@
-// Shared by moves.cc and moves_send.cc.
+// The state of a Move command that this host carries out (moves.h), and helpers: shared by moves.cc and moves_send.cc.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@
 
 namespace pw::worker {
 
-// A Move in progress.
+// A Move in progress. It is done when Settled has been called for each of its parts: sends, new shards, and the command itself.
 struct Moves::Operation {
   WorkerContext* context;
   uint64_t op;
   SessionId session;
   std::string location;  // in the user's program
-  size_t left = 1;       // one for the command itself
+  size_t left = 1;       // parts that have not settled; 1 for the command itself
   absl::Status status;
   absl::flat_hash_map<const Shard*, Future<Bytes>> copies;
   absl::Time begun = absl::InfinitePast();

@@ -12,17 +12,17 @@
 // the other host is in this process.
 //
 // Memory. The link keeps each frame until the peer acknowledges it. Nothing is copied for that: a chunk shares the memory of its
-// source. An array that is sent in place counts as being read as long as any chunk of it is kept (host_views.h), so no later
-// computation takes its memory over, and none waits longer than for the acknowledgement of its last chunk, which is sent at once.
+// source. An array that is sent in place counts as being read as long as any chunk of it is kept (host_views.h). So a computation to which
+// the array is donated waits, but no longer than until the last chunk is acknowledged, which the peer does at once.
 // Chunks are queued while less than ResumableLink::kMostBulkBytes are kept. Frames of the dataflow have their own windows, and
 // reports are small; a link without a connection for which more than kMostKeptBytes wait is given up.
 //
 // The receiver's record of a transfer is the number of its bytes that have arrived (Staging). A chunk of which a part arrived before
 // the break comes again as a whole, through memory of its own. Later chunks are written in place again.
 //
-// Silence. A link is watched while somebody waits: its end keeps frames, or awaits a transfer from there. After a quarter of the
-// heartbeat limit in silence it sends a ping. If no frame comes for another half, it makes another connection. A link on which
-// nobody waits costs nothing. If a link was silent, its grace time began with the ping.
+// Silence. A link is watched while this host waits for the peer: it keeps frames, or awaits a transfer from there. After a quarter of
+// the heartbeat limit in silence it sends a ping. If no frame comes for another half, it makes another connection. Other links cost
+// nothing. If a link was silent, its grace time began with the ping.
 //
 // Invariants:
 //   PE-1  a connection without a hello, without a worker's certificate where TLS is on, from another controller's lifetime, or for

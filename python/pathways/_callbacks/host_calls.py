@@ -30,6 +30,8 @@ import traceback
 
 import numpy as np
 
+from pathways._callbacks import stacks
+
 _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 16 << 20
 INTERNAL = 13
@@ -37,6 +39,8 @@ NOT_FOUND = 5
 # The numbers of callbacks that belong to no program.
 TRANSLATE = 0           # pathways/callbacks/call_message.h
 OUTPUT = (1 << 53) - 1  # pathways/worker/python/session_python.h
+STACKS = OUTPUT - 1     # likewise
+STACK_BYTES = 32 << 10  # likewise
 
 
 def _translate(program, version):
@@ -53,6 +57,12 @@ def _print_output(host, text):
     sys.stderr.write("".join(f"({host}) {line}\n" for line in lines))
     sys.stderr.flush()
     return []
+
+
+def _tell_stacks():
+    """Tells the operator of the cluster where this program's threads are, as one text of a fixed size: a computation of the program hangs."""
+    text = stacks.text(STACK_BYTES).encode()
+    return [np.frombuffer(text.ljust(STACK_BYTES, b"\0"), np.uint8)]
 
 
 _thread = threading.local()
@@ -74,7 +84,7 @@ class Registry:
 
     def __init__(self):
         two_texts = (np.dtype(np.uint8),) * 2
-        self._functions = {TRANSLATE: (_translate, two_texts, True), OUTPUT: (_print_output, two_texts, True)}
+        self._functions = {TRANSLATE: (_translate, two_texts, True), OUTPUT: (_print_output, two_texts, True), STACKS: (_tell_stacks, (), True)}
         self._retired = collections.deque()
         self._numbers = itertools.count(1)
         self._unread = collections.deque()

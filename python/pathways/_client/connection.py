@@ -257,7 +257,7 @@ def _connect_in_process(endpoint):
     """Returns jax's client of this endpoint's controller. Raises _Died, or RuntimeError with the reason and what to do."""
     try:
         where = {"local": endpoint.in_process} if endpoint.in_process else {"cluster": endpoint.controller}
-        return doors.connect(where, connect.timeout_seconds(), endpoint.folder / "calls.sock", shares.wanted())
+        return doors.connect(where, connect.timeout_seconds(), endpoint.folder / "calls.sock", {**shares.wanted(), **shares.on_hang()})
     except Exception as error:
         raise _failed(endpoint, error) from None
 

@@ -111,14 +111,15 @@ def _access(controller):
     return {flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(words[::2], words[1::2])}
 
 
-def connect(where, seconds, callback_socket, share):
+def connect(where, seconds, callback_socket, asks):
     """Opens a session through the PJRT plugin; returns jax's client. `where`: {"cluster": the controller's address}, or {"local": flags of a cluster
     in this process}. `seconds`: the time for which the controller may be unreachable. `callback_socket`: the path at which the plugin passes on
-    programs' calls of this process's Python functions. `share`: of the devices' time, {"weight": number, "priority": number}."""
+    programs' calls of this process's Python functions. `asks`: its share of the devices' time, and what follows when a computation hangs: {"weight": number,
+    "priority": number, "on_hang": "end" or "report"}."""
     token = secrets.token_hex(16)
     options = {**where, "description": f"a jax program, process {os.getpid()}", "patience": max(1, round(seconds)),
                "callback_socket": str(callback_socket), "callback_token": token, "virtual_devices": int(virtual_devices.can_hide()),
-               **{name: str(value) for name, value in share.items()}, **(_access(where["cluster"]) if "cluster" in where else {})}
+               **{name: str(value) for name, value in asks.items()}, **(_access(where["cluster"]) if "cluster" in where else {})}
     client = load().make_c_api_client("pathways", options)
     virtual_devices.hide(client)
     host_calls.CallServer(callback_socket, token, callbacks.registry)

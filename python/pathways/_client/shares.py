@@ -1,4 +1,6 @@
-"""This process's share of the devices' time: PATHWAYS_WEIGHT and PATHWAYS_PRIORITY at the start, set_share while it runs.
+"""What this process asks of the controller: its share of the devices' time, and what follows when one of its computations hangs (PATHWAYS_ON_HANG).
+
+The share is PATHWAYS_WEIGHT and PATHWAYS_PRIORITY at the start, set_share while it runs.
 
 The policy "share" uses the weight (device time in proportion to weights), the policy "priority" the priority (the highest goes first);
 `pathways up --policy` chooses."""
@@ -38,5 +40,13 @@ def wanted():
 
 
 def initialization_data():
-    """Returns the requested share as initialization data of a session, where the controller reads it."""
-    return {f"pathways_{name}": str(value).encode() for name, value in wanted().items()}
+    """Returns the requested share, and what follows when a computation hangs, as initialization data of a session, where the controller reads it."""
+    return {f"pathways_{name}": str(value).encode() for name, value in {**wanted(), **on_hang()}.items()}
+
+
+def on_hang():
+    """Returns {"on_hang": what follows when a computation of this process hangs}; {} if the user has not said."""
+    asked = os.environ.get("PATHWAYS_ON_HANG", "")
+    if asked not in ("", "end", "report"):
+        raise ValueError(f"PATHWAYS_ON_HANG wants end or report, not {asked!r}")
+    return {"on_hang": asked} if asked else {}

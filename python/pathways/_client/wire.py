@@ -44,6 +44,10 @@ def executable(module, options, devices, count):
     return bytes_field(1, "mlir") + bytes_field(2, module) + bytes_field(3, options) + _int(4, 1) + _int(5, count) + bytes_field(6, devices)
 
 
+def host_function(text, devices, count):
+    return bytes_field(1, "pathways.v1.HostFunction") + bytes_field(2, text) + _int(4, 1) + _int(5, count) + bytes_field(6, devices)
+
+
 def sharding(devices, op_sharding, memory_kind):
     return bytes_field(1, devices) + bytes_field(2, op_sharding) + bytes_field(3, memory_kind)
 
@@ -82,6 +86,10 @@ def host_call(location, callback, inputs, types, function):
 
 def select(location, index, inputs, types, branches):
     return _node(location, 7, _int(1, index) + _ints(2, inputs) + _messages(3, types) + _ints(4, branches))
+
+
+def host_compute(location, executable, inputs, takes, types, function):
+    return _node(location, 8, _int(1, executable) + _ints(2, inputs) + _messages(3, takes) + _messages(4, types) + bytes_field(5, function))
 
 
 def branch(name, nodes):

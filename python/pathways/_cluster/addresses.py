@@ -11,6 +11,11 @@ def split(address, what):
     return host, port
 
 
+def local_by_default(text, what):
+    """Splits "[HOST:]PORT" into ("host", "port"); without a host this machine alone reaches the port. Raises ValueError, which names `what`."""
+    return split(text if ":" in text else f"127.0.0.1:{text}", what)
+
+
 def listens_here(address):
     """Whether an address can be reached from this machine only."""
     return address.startswith("unix:") or is_loopback(address.removeprefix("tcp:").rpartition(":")[0])

@@ -67,6 +67,7 @@ class HostPython:
     user: str | None = None         # the user that runs them; None: the worker's
     memory: int | None = None       # bytes of private memory for each client; None: no limit
     processes: int | None = None    # the most processes and threads of `user`; None: no limit
+    seconds: float | None = None    # that a call may take; None: no limit
 
     def flags(self, own_only=False):
         """Returns the flags. `own_only`: only this user's processes can connect. If no interpreter is named, functions run with this one if
@@ -74,7 +75,8 @@ class HostPython:
         interpreter = self.interpreter or os.environ.get("PATHWAYS_HOST_PYTHON") or (sys.executable if own_only or self.user else "off")
         if interpreter == "off":
             return []
-        limits = {"--python-user": self.user, "--python-memory": self.memory, "--python-processes": self.processes}
+        limits = {"--python-user": self.user, "--python-memory": self.memory, "--python-processes": self.processes,
+                  "--python-seconds": self.seconds}
         return ["--host-python", interpreter, *(f"{flag}={value}" for flag, value in limits.items() if value is not None)]
 
 
@@ -107,18 +109,20 @@ def _local(island, host, platform, devices, listen):
     return ["--island", island, "--host-name", host, "--listen-clients", listen, *_devices(platform, devices), *_staged_limit()]
 
 
-def metrics(port, token_file, port_file=None):
-    """Returns the flags with which a controller or a worker serves its metrics to this machine (docs/operators.md). `port` 0: a free one; None: no
-    flags. `token_file`: holds the secret that readers must send."""
+def metrics(port, token_file, port_file=None, host="127.0.0.1"):
+    """Returns the flags with which a controller, a worker or an agent serves its metrics (docs/operators.md). `port` 0: a free one; None: no flags.
+    `token_file`: holds the secret that readers must send. `host`: of the address; one that other machines reach has HTTPS."""
     if port is None:
         return []
-    return [f"--listen-metrics=127.0.0.1:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
+    return [f"--listen-metrics={host}:{port}", "--metrics-token-file", token_file, *(["--metrics-port-file", port_file] if port_file else [])]
 
 
-def page(listen, token_file, port_file, names=(), logs=None):
+def page(listen, token_file, port_file, names=(), logs=None, tls=None, certificate=None, key=None):
     """Returns the flags with which a controller serves its page to operators (docs/operators.md). `names`: more host names that browsers may use.
-    `logs`: the folder of the logs that it shows; None: it shows none."""
-    return ["--listen-page", listen, *(["--page-logs", logs] if logs else []), "--page-files", binaries.page_files(), "--page-token-file", token_file, "--page-port-file", port_file,
+    `logs`: the folder of the logs that it shows; None: it shows none. `tls`: "on" or "off"; None: on if other machines reach the address.
+    `certificate`, `key`: files of a certificate that the cluster's authority has not made."""
+    security = {"--page-tls": tls, "--page-certificate": certificate, "--page-key": key}
+    return [*(f"{flag}={value}" for flag, value in security.items() if value is not None), "--listen-page", listen, *(["--page-logs", logs] if logs else []), "--page-files", binaries.page_files(), "--page-token-file", token_file, "--page-port-file", port_file,
             *(["--page-names", ",".join(names)] if names else [])]
 
 
@@ -173,7 +177,7 @@ class Security:
 
 
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security(),
-               client_grace=None, host_grace=None):
+               client_grace=None, host_grace=None, on_hang=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]
@@ -185,6 +189,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args += ["--usage-file", usage_file]
     if hang_limit is not None:
         args.append(f"--hang-limit={hang_limit}s")
+    if on_hang is not None:
+        args.append(f"--on-hang={on_hang}")
     if client_grace is not None:
         args.append(f"--client-grace={client_grace}s")
     if host_grace is not None:

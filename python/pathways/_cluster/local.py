@@ -35,8 +35,27 @@ class Joinable:
 class Page:
     """The address of the controller's page for operators."""
 
-    listen: str        # HOST:PORT; port 0: a free one
-    names: tuple = ()  # more host names that browsers may use
+    listen: str                     # HOST:PORT; port 0: a free one
+    names: tuple = ()               # more host names that browsers may use
+    tls: str | None = None          # "on" or "off"; None: on if other machines reach the address
+    certificate: str | None = None  # the file of a chain of certificates that browsers trust; None: the cluster's authority makes one
+    key: str | None = None          # the file of its private key
+
+
+def read_page_url(folder):
+    """Returns the address of the page of the cluster whose files are in this folder, http://HOST:PORT/ or https://HOST:PORT/. Returns None while the
+    controller does not show it."""
+    try:
+        address, scheme = (pathlib.Path(folder) / "page.port").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return f"{scheme}://{address}/"
+
+
+def _with_host(url, name):
+    """Returns the address of a page as browsers reach it: a wildcard host becomes `name`."""
+    scheme, _, place = url.partition("://")
+    return f"{scheme}://{addresses.reachable(place.rstrip('/'), name)}/"
 
 
 # The heartbeat limit of a cluster that one program owns. All its processes are on this machine: when one ends, its socket closes at once, and no
@@ -50,8 +69,8 @@ class Cluster:
     which an agent serves jax programs without our package; None: there is no such agent."""
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
-                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None,
-                 hang_limit=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None,
+                 simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None, metrics_host="127.0.0.1",
+                 hang_limit=None, on_hang=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None,
                  device_options=()):
         self.shape = shape
         self.folder = pathlib.Path(folder)
@@ -71,13 +90,15 @@ class Cluster:
         self.dispatch = dispatch
         self.usage_file = usage_file  # the controller's records of users' usage; None: it keeps none
         self.hang_limit = hang_limit  # seconds; None: the controller's own choice
+        self.on_hang = on_hang  # "end": the session of a computation that hangs ends too; None: it is reported only
         self.client_grace = client_grace  # seconds; None: the controller's own choice
         self.host_grace = host_grace  # seconds; None: the controller's own choice
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers, and then the agent, have the ports after it. 0: free ones; None: no metrics
+        self.metrics_host = metrics_host  # on which they listen; the agent, which has no certificate, always on 127.0.0.1
         self.metrics = {}  # by the name of each process's log: its port file, and once it serves metrics their address
         self.page = page  # a Page; None: the controller serves none
-        self.page_address = None
+        self.page_url = None  # without a login
         self.address = None
         self.workers_address = None
         self.proxy_address = None
@@ -145,12 +166,14 @@ class Cluster:
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                         self.dispatch, self.hang_limit, usage_file=self.usage_file, security=self.security,
-                                        client_grace=self.client_grace, host_grace=self.host_grace)
+                                        client_grace=self.client_grace, host_grace=self.host_grace, on_hang=self.on_hang)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)
         if self.page is not None:
-            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", self.page.names, logs=self.folder)
+            advertised = (self._advertise(),) if self._advertise() else ()
+            args += command_lines.page(self.page.listen, self._secret("page.token"), self.folder / "page.port", (*self.page.names, *advertised), logs=self.folder,
+                                       tls=self.page.tls, certificate=self.page.certificate, key=self.page.key)
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
@@ -177,7 +200,8 @@ class Cluster:
         token_file = self._secret("metrics.token")
         port_file = self.folder / f"{name}.metrics"
         self.metrics[name] = port_file
-        return command_lines.metrics(self.metrics_port + number if self.metrics_port else 0, token_file, port_file)
+        host = "127.0.0.1" if name == "agent" else self.metrics_host
+        return command_lines.metrics(self.metrics_port + number if self.metrics_port else 0, token_file, port_file, host)
 
     def _secret(self, name):
         """Returns the path of a file with a secret, which only this user can read; makes it if it is missing."""
@@ -189,8 +213,8 @@ class Cluster:
 
     def _find_page(self):
         if self.page is not None:
-            self.page_address = processes.wait_for(
-                lambda: processes.read_port_file(self.folder / "page.port"), self.processes, START_SECONDS, "the controller shows no page")
+            found = processes.wait_for(lambda: read_page_url(self.folder), self.processes, START_SECONDS, "the controller shows no page")
+            self.page_url = _with_host(found, self._own_name())
 
     def _find_metrics(self):
         """Finds out where the metrics are, and writes a configuration with which Prometheus reads them."""
@@ -201,12 +225,23 @@ class Cluster:
                 lambda: processes.read_port_file(port_file), self.processes, START_SECONDS, f"{name} shows no metrics")
         jobs = {"pathways-controller": ["controller"], "pathways-worker": [name for name in self.metrics if name not in ("controller", "agent")],
                 "pathways-agent": [name for name in self.metrics if name == "agent"]}
-        scrapes = [{"job_name": job, "authorization": {"credentials_file": str(self.folder / "metrics.token")},
-                    "static_configs": [{"targets": [self.metrics[name]], "labels": {"process": name}} for name in names]} for job, names in jobs.items() if names]
+        scrapes = [{"job_name": job, "authorization": {"credentials_file": str(self.folder / "metrics.token")}, **self._scheme(job),
+                    "static_configs": [{"targets": [self._reachable(self.metrics[name])], "labels": {"process": name}} for name in names]}
+                   for job, names in jobs.items() if names]
         (self.folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": scrapes}, indent=2))  # JSON is YAML
 
+    def _scheme(self, job):
+        """Returns how Prometheus reads a job's metrics: each part of the cluster shows a certificate with the part's name, and not the machine's."""
+        if job == "pathways-agent" or addresses.is_loopback(self.metrics_host):
+            return {}
+        authority = str(self.security.identity / "authority.crt")
+        return {"scheme": "https", "tls_config": {"ca_file": authority, "server_name": job.removeprefix("pathways-") + ".pathways"}}
+
     def _reachable(self, address):
-        return addresses.reachable(address, self._advertise() or socket.gethostname())
+        return addresses.reachable(address, self._own_name())
+
+    def _own_name(self):
+        return self._advertise() or socket.gethostname()
 
     def _advertise(self):
         return self.joinable.advertise if self.joinable is not None else None

@@ -1,6 +1,6 @@
 """Colocated Python: functions of jax.experimental.colocated_python run on the hosts of their devices, in processes beside the workers.
 
-May import _jax and _client.
+May import _jax, _callbacks and _client.
 
     envelope.py   packs a function with the client's Python version, jax configuration, and the sources of its own modules
     functions.py  in the client: puts functions into envelopes, and keeps them from running in the client by mistake

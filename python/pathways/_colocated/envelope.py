@@ -26,7 +26,7 @@ def pack(function):
     """Returns a function of this process, as jax pickles it, in its envelope."""
     modules = own_modules()
     sources = zlib.compress(b"".join(source for _, source in modules), 1)
-    header = {"python": list(sys.version_info[:2]), "options": _options(), "sources": len(sources),
+    header = {"python": list(sys.version_info[:2]), "options": _options(), "seconds": _seconds(), "sources": len(sources),
               "modules": [{**module, "bytes": len(source)} for module, source in modules]}
     return b"".join([MAGIC, json.dumps(header).encode(), b"\n", sources, function])
 
@@ -48,6 +48,20 @@ def unpack(text):
     if offset != len(sources) or not inflate.eof:
         raise ValueError("the sources in the envelope of a function do not have the sizes that it states")
     return header, modules, function
+
+
+def _seconds():
+    """Returns the most seconds that a call of the program's functions may take; 0: no limit."""
+    text = os.environ.get("PATHWAYS_FUNCTION_SECONDS")
+    if not text:
+        return 0
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 < seconds <= 1e9:
+        raise ValueError(f"PATHWAYS_FUNCTION_SECONDS is '{text}', and must be a number of seconds above 0, at most 1e9")
+    return seconds
 
 
 def _options():

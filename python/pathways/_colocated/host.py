@@ -22,9 +22,12 @@ import sys
 import threading
 import traceback
 
+from pathways._callbacks import stacks
+
 _FAILED_PRECONDITION, _INVALID_ARGUMENT, _INTERNAL = 9, 3, 13
 _IDLE_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
+_STACK_BYTES = 32 << 10
 
 
 class Failure(Exception):
@@ -114,10 +117,12 @@ class Function:
         self.name = header["name"]
         self._host = host
         self._inputs, self._outputs = header["inputs"], header["outputs"]  # for each array, the ids of its devices on this host, in order
+        self._bound = dict(header.get("bound", ()))  # the physical device of each device of a virtual slice that the text names
         self._ready = threading.Event()
         self.error = None
         self.has_results = bool(self._outputs)
         self._options = {}
+        self._seconds = 0  # that a call may take, by the client's program; 0: no limit
         threading.Thread(target=self._load, args=(header["load"], bytes(text)), name="pathways-load", daemon=True).start()
 
     def _load(self, number, text):
@@ -126,7 +131,7 @@ class Function:
         except BaseException as error:  # unpickling the client's objects may raise anything
             self.error = self._explain(error)
         self._ready.set()
-        self._host.answer({"loaded": number}, self.error)
+        self._host.answer({"loaded": number, "seconds": self._seconds} if self._seconds else {"loaded": number}, self.error)
 
     def _explain(self, error):
         if isinstance(error, Failure):
@@ -148,9 +153,9 @@ class Function:
                                                     f"{_version(theirs)}: {self.name} can only run where both are the same. Start the workers with "
                                                     "--host-python and an interpreter of the client's version")
             self._host.modules.add(modules)
-            self._options = header["options"]
+            self._options, self._seconds = header["options"], header.get("seconds", 0)
         self._host.start_jax()
-        (self._function, self._in_tree, self._in_specs, self._out_tree, self._out_specs, self._devices) = colocated.unpickle(function)
+        (self._function, self._in_tree, self._in_specs, self._out_tree, self._out_specs, self._devices) = colocated.unpickle(function, self._bound)
 
     def call(self, parts):
         """Runs the function. `parts`: the bytes of this host's shards of the arguments. Returns those of the results."""
@@ -260,6 +265,8 @@ class Host:
                 self._functions[header["load"]] = Function(self, header, parts[0])
             elif "drop" in header:
                 self._functions.pop(header["drop"], None)
+            elif "stacks" in header:
+                self._connection.send({"done": header["stacks"]}, [memoryview(stacks.text(_STACK_BYTES).encode())])
             else:
                 self._enqueue(header, self._functions[header["function"]], parts)
 

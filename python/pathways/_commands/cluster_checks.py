@@ -1,5 +1,6 @@
 """The checks of `pathways doctor` that look at a cluster, through the status report of its controller (docs/status.md). Pure."""
 
+from pathways._commands import status_text
 from pathways._commands.findings import ERROR, OK, WARNING, Finding
 from pathways._commands.status_text import amount
 
@@ -8,6 +9,10 @@ LAG_COMMANDS, LAG_FACTOR = 64, 4
 FULL_MEMORY = 0.95
 CLOCK_SECONDS = 1.0
 LITTLE_SHARED_MEMORY = 256 << 20
+LITTLE_DISK, LITTLE_DISK_PART = 1 << 30, 0.03
+DAY = 86400
+# Certificates are renewed every day and are valid for a week or longer; the authority is made for ten years.
+LAST_DAYS, LAST_DAYS_OF_AUTHORITY = 4, 90
 
 
 def versions(report, ours):
@@ -97,10 +102,11 @@ def hangs(report):
         parts = "; ".join(f"host {host['name']}: {host['state']}" for host in hang["hosts"])
         predicted = f"{hang['predicted_seconds']:.1f} s were predicted" if "predicted_seconds" in hang else "it is a first run"
         program = f" ({hang['program']})" if hang.get("program") else ""
+        lines = "".join(f". {line}" for line in status_text.python_lines(hang))
         found.append(Finding(ERROR, "hangs", f"computation {hang['computation']} of client {hang['client']}",
-                             f"has had its devices for {hang['seconds']:.1f} s, where {predicted}{program}. Not finished: {parts}",
-                             "look at the hosts that have not arrived or launched first; a Python function that the program calls may hang too. "
-                             "Ending the client's program frees the devices"))
+                             f"has had its devices for {hang['seconds']:.1f} s, where {predicted}{program}. Not finished: {parts}{lines}",
+                             "look at the hosts that have not arrived or launched first; a Python function that the program calls may hang too: 'pathways status "
+                             "--json' has the stacks of all threads (hangs, stacks). Ending the client's program frees the devices"))
     return found or [Finding(OK, "hangs", "all computations", "none takes far longer than was predicted")]
 
 
@@ -126,6 +132,7 @@ def _machine(where, machine, version):
     if limit and used > 0.7 * limit:
         found.append(Finding(ERROR if used > 0.9 * limit else WARNING, "open files", where, f"its worker has {used} of at most {limit} files open",
                              "raise the limit before the worker is started: ulimit -n 65536, or LimitNOFILE= of its service"))
+    found += _disk(where, machine) + _certificate(where, machine.get("certificate_seconds"), LAST_DAYS)
     free, total = machine.get("shared_memory_free_bytes", 0), machine.get("shared_memory_total_bytes", 0)
     if total and free < LITTLE_SHARED_MEMORY:
         found.append(Finding(ERROR if free < LITTLE_SHARED_MEMORY / 10 else WARNING, "shared memory", where, f"{amount(free)} of {amount(total)} are free in its /dev/shm",
@@ -133,5 +140,38 @@ def _machine(where, machine, version):
     return found or [Finding(OK, "machines", where, f"clock within {CLOCK_SECONDS:g} s, {used} of {limit} files open, {amount(free)} of shared memory free")]
 
 
+def _disk(where, machine):
+    free, total = machine.get("disk_free_bytes", 0), machine.get("disk_total_bytes", 0)
+    if not total or (free >= LITTLE_DISK and free >= total * LITTLE_DISK_PART):
+        return []
+    return [Finding(ERROR if free < LITTLE_DISK / 10 else WARNING, "disk", where, f"{amount(free)} of {amount(total)} are free where {machine.get('disk') or '?'} is: logs, "
+                    "compiled programs and files of clients", "free some space there; PATHWAYS_COMPILE_CACHE and PATHWAYS_HOME choose other folders")]
+
+
+def _certificate(where, seconds, last_days):
+    """Finds a certificate that ends within `last_days`. `seconds`: until its end; None: there is none."""
+    if seconds is None or seconds > last_days * DAY:
+        return []
+    ends = f"ends in {seconds / DAY:.1f} days" if seconds > 0 else f"has ended {-seconds / DAY:.1f} days ago"
+    remedy = {"authority": "make the cluster a new identity (remove its folder in ~/.pathways/identities, and start it anew): all tokens and hosts need new ones",
+              "page": "renew the files of --page-certificate; the controller's log says why it does not read them, or why it has not made one"}
+    return [Finding(ERROR if seconds <= 0 else WARNING, "certificates", where, f"its certificate {ends}, though it is renewed every day",
+                    remedy.get(where, "look at the log of the controller and of the host: a clock may be wrong; starting them anew makes new ones"))]
+
+
+def controller_machine(report):
+    """Checks the controller's own machine and its certificates."""
+    found = []
+    if machine := report.get("machine"):
+        found += _disk("controller", machine)
+    certificates = report.get("certificates", {})
+    for name, seconds in sorted(certificates.items()):
+        found += _certificate(name, seconds, LAST_DAYS_OF_AUTHORITY if name == "authority" else LAST_DAYS)
+    if certificates and not any(finding.check == "certificates" for finding in found):
+        soonest = min(certificates, key=certificates.get)
+        found.append(Finding(OK, "certificates", "controller", f"the first to end is that of the {soonest}, in {certificates[soonest] / DAY:.1f} days"))
+    return found
+
+
 def all_checks(report, ours):
-    return [*versions(report, ours), *formed(report), *hangs(report), *hosts(report), *machines(report), *memory(report), *slices(report)]
+    return [*versions(report, ours), *formed(report), *hangs(report), *hosts(report), *machines(report), *controller_machine(report), *memory(report), *slices(report)]

@@ -21,7 +21,7 @@ def shape_of(args):
 
 
 def host_python(args):
-    return command_lines.HostPython(args.host_python, args.python_user, args.python_memory, args.python_processes)
+    return command_lines.HostPython(args.host_python, args.python_user, args.python_memory, args.python_processes, args.python_seconds)
 
 
 def say(args, fields, text):

@@ -41,6 +41,7 @@ def _workers_here(report, known):
 
 def _cluster(address, known, release):
     try:
+        admin.status(address, seconds=_ASK_SECONDS)  # makes the machines measure their disks, which may take a moment
         report = admin.status(address, seconds=_ASK_SECONDS)
     except admin.StatusError as error:
         return [Finding(ERROR, "controller", address, f"does not answer: {error}",

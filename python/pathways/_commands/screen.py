@@ -1,10 +1,11 @@
 """Draws the View of `pathways top` as lines of text, for a terminal of some width and height. Pure; the colours are ANSI codes."""
 
-from pathways._commands.status_text import amount
+from pathways._commands.status_text import amount, python_lines
 
 BOLD, DIM, RED, YELLOW, GREEN, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
 _BAR = 10
 _SHOWN_EVENTS = 5
+_SHOWN_LINES = 3  # of the Python code in which the threads of a program that hangs are
 
 
 def _clean(text):
@@ -68,6 +69,7 @@ def _troubles(view):
     for hang in view.hangs:
         where = ", ".join(f"{_clean(host['name'])}: {_clean(host['state'])}" for host in hang["hosts"])
         lines.append((f"HANGS: computation {hang['computation']} of client {hang['client']} {_clean(hang['program'])} for {hang['seconds']:.0f} s; {where}", RED))
+        lines += ((f"  {_clean(line)}", RED) for line in python_lines(hang)[:_SHOWN_LINES])
     return lines
 
 

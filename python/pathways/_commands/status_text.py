@@ -66,14 +66,27 @@ def _slice(one):
     return f"{what}   on {_ids(one['devices'])} of island {one['island']}, mapping {one['epoch']}{broken}"
 
 
+# Of a process on which a computation that hangs may wait, only this many threads are shown.
+_MOST_THREADS = 8
 # Only this many of the latest events are shown.
 SHOWN_EVENTS = 5
+
+
+def python_lines(hang):
+    """Returns, for each Python process on which a computation that hangs may wait, where its threads are in the user's program."""
+    found = []
+    for stack in hang.get("stacks", []):
+        lines = [line.strip() for line in stack["text"].splitlines() if line.startswith("  ") and not line.startswith("   ")]
+        if stack["process"] != "the worker":
+            found += [f"{stack['process']}: {line}" for line in lines[:_MOST_THREADS]]
+    return found
 
 
 def _hang(hang):
     predicted = f"predicted: {hang['predicted_seconds']:.1f} s" if "predicted_seconds" in hang else "a first run"
     parts = ", ".join(f"{host['name']}: {host['state']}" for host in hang["hosts"])
-    return f"  HANGS   computation {hang['computation']} of client {hang['client']} {hang['program']}   for {hang['seconds']:.1f} s ({predicted})   {parts}"
+    where = "".join(f"\n          {line}" for line in python_lines(hang))
+    return f"  HANGS   computation {hang['computation']} of client {hang['client']} {hang['program']}   for {hang['seconds']:.1f} s ({predicted})   {parts}{where}"
 
 
 def render(report, address):

@@ -92,7 +92,7 @@ class Batches:
         on_hosts = jax.tree.map(lambda one: NamedSharding(beside(one.mesh), one.spec), self._shardings)
         self._each = NamedSharding(Mesh(np.array(beside(tuple(devices))), ("device",)), PartitionSpec("device"))
         self._count = len(devices)
-        self._delivered = 0 if state is None else state["batches"]
+        self._delivered = self._asked = 0 if state is None else state["batches"]
         self._coming, self._ended = collections.deque(), False
         self._feed = feed(self._make, on_hosts, state, self._prefetch + 2)
 
@@ -100,7 +100,8 @@ class Batches:
         return jax.device_put(np.full(self._count, value, np.int32), self._each)
 
     def _ask(self):
-        present, batch = self._feed.next(self._number(0))
+        number, self._asked = self._asked, self._asked + 1
+        present, batch = self._feed.next(self._number(number))
         shardings = jax.tree.broadcast(self._shardings, batch)
         return present, jax.device_put(batch, shardings)  # from a host's CPU devices to its others; nothing where they are the same
 

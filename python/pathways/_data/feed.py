@@ -17,11 +17,13 @@ class Feed:
     hosts' CPU devices; one, or a tree of them. `state`: the position to begin at, from Batches.state(). `kept`: the number of latest states to keep.
 
     A state belongs to a number of batches. An iterator without a state is made anew when the pipeline resumes, and that many batches are skipped.
+    So it goes on if this object is a new one, because its process ended or its slice moved to this host: the client says which batch it wants.
     """
 
     def __init__(self, make, shardings, state, kept):
         self._make, self._shardings, self._begin = make, shardings, state
         self._made = 0  # batches, from the beginning of the data
+        self._over = False
         self._states = collections.OrderedDict()  # number of batches -> the iterator's state then
         self._kept = kept
         self._iterator, self._source, self._part = None, None, None
@@ -29,18 +31,36 @@ class Feed:
         self._like = None    # the first batch: returned after the end, where its contents do not matter
 
     def next(self, call):
-        """Returns (whether there was a batch, the batch). `call`: an element for each device; its devices determine the hosts that take part."""
+        """Returns (whether there was a batch, the batch). `call`: an array with an element for each device, the number of batches before this one; its
+        devices determine the hosts that take part."""
         self._start(call)
-        try:
-            batch = jax.tree.map(np.asarray, next(self._iterator))
-        except StopIteration:
+        self._catch_up(call)
+        batch = self._make_one()
+        if self._over:
             if self._like is None:
-                raise ValueError("pw.data: the iterator of this host has no batch at all") from None
+                raise ValueError("pw.data: the iterator of this host has no batch at all")
             return self._all(call, False), self._to_devices(self._like)
-        self._check(batch)
-        self._made += 1
         self._keep()
         return self._all(call, True), self._to_devices(batch)
+
+    def _catch_up(self, number):
+        """Makes the batches before this number and drops them, if this object has not made them. Returns the number."""
+        wanted = int(number.addressable_shards[0].data[0])
+        while self._made < wanted and not self._over:
+            self._make_one()
+            self._keep()
+        return wanted
+
+    def _make_one(self):
+        """Returns the next batch; None at the end. A batch that fails counts: the loop gets its error."""
+        self._made += 1
+        batch = _END if self._over else next(self._iterator, _END)
+        if batch is _END:
+            self._over, self._made = True, self._made - 1
+            return None
+        batch = jax.tree.map(np.asarray, batch)
+        self._check(batch)
+        return batch
 
     def state_size(self, number):
         """Returns, for each device, the number of this host's part, and the bytes of its state after `number` batches."""
@@ -95,7 +115,7 @@ class Feed:
 
     def _state_after(self, number):
         self._start(number)
-        wanted = int(number.addressable_shards[0].data[0])
+        wanted = self._catch_up(number)
         if wanted not in self._states:
             raise ValueError(f"pw.data: the state after {wanted} batches is not kept; kept are those after {list(self._states)}")
         return self._states[wanted]
@@ -105,7 +125,7 @@ class Feed:
         if self._shapes is None:
             self._shapes, self._like = shapes, batch
         elif shapes != self._shapes:
-            raise ValueError(f"pw.data: batch {self._made} of this host has shapes {shapes}, the first one had {self._shapes}: leave out the incomplete "
+            raise ValueError(f"pw.data: batch {self._made - 1} of this host has shapes {shapes}, the first one had {self._shapes}: leave out the incomplete "
                              "batch at the end, or fill it up")
 
     def _all(self, call, value, dtype=np.bool_):

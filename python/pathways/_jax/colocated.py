@@ -1,6 +1,7 @@
 """The host's half of jax.experimental.colocated_python. It is private in jax, which uses it only with Google's own runtime."""
 
 import contextlib
+import functools
 import threading
 
 from pathways._jax import seams
@@ -21,12 +22,45 @@ def start_backend(local, places):
     return jax.local_devices()
 
 
-def unpickle(text):
-    """Unpickles a function that jax has pickled: (function, tree of arguments, their specs, tree of results, their specs, devices)."""
+def unpickle(text, bound):
+    """Unpickles a function that jax has pickled: (function, tree of arguments, their specs, tree of results, their specs, devices).
+
+    `bound`: ids that stand for devices of other ids, {id: id}: the client's devices of virtual slices."""
     deserialize = seams.COLOCATED_DESERIALIZE.find()
     if deserialize is None:
         raise AttributeError(f"jax has no {seams.COLOCATED_DESERIALIZE.full_name}")
-    return deserialize(text)
+    if not bound:
+        return deserialize(text)
+    _find_bound_devices()
+    _unpickled.bound = bound
+    try:
+        return deserialize(text)
+    finally:
+        _unpickled.bound = {}
+
+
+_unpickled = threading.local()  # `bound` of the function that this thread unpickles
+
+
+def _find_bound_devices():
+    """Lets jax find the devices that ids in a pickle stand for. Idempotent."""
+    with _lock:
+        ordinary = seams.COLOCATED_DEVICES.find()
+        if ordinary is None:
+            raise AttributeError(f"jax has no {seams.COLOCATED_DEVICES.full_name}")
+        if getattr(ordinary, "_pathways", False):
+            return
+
+        @functools.wraps(ordinary)
+        def find():
+            devices, bound = ordinary(), getattr(_unpickled, "bound", {})
+            for other in bound.values():
+                if other not in devices:
+                    raise ValueError(f"device {other} has joined the cluster after this process had started: use functions on its host from a new program")
+            return {**devices, **{one: devices[other] for one, other in bound.items()}} if bound else devices
+
+        find._pathways = True
+        seams.COLOCATED_DEVICES.replace(find)
 
 
 @contextlib.contextmanager

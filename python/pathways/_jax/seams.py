@@ -154,7 +154,7 @@ COLOCATED_SERIALIZE = _seam(
     "COLOCATED_SERIALIZE", "jax.experimental.colocated_python.func", "_serialize",
     "the sources of a program's own modules, for colocated Python,",
     "jax pickles a function and sends it in one step, without a hook",
-    "Colocated functions run on hosts if these have the modules that they name")
+    "Colocated functions run on hosts if these have the modules that they name, and not in programs")
 
 COLOCATED_FALLBACK = _seam(
     "COLOCATED_FALLBACK", "jax.experimental.colocated_python.api", "_colocated_cpu_devices_cached_fallback_to_cpu_backend",
@@ -167,6 +167,30 @@ COLOCATED_DESERIALIZE = _seam(
     "colocated functions on hosts",
     "only Google's runtime calls it, on its hosts",
     "Colocated functions fail when they are loaded, and say so", since="0.9.1")
+
+COLOCATED_DEVICES = _seam(
+    "COLOCATED_DEVICES", "jax.experimental.colocated_python.serialization", "_get_cpu_device_map",
+    "colocated functions on devices of virtual slices",
+    "a pickle names devices by ids, and the hosts' jax has those of physical devices only",
+    "Such functions fail when they are loaded, and say so", since="0.9.1")
+
+COLOCATED_GET = _seam(
+    "COLOCATED_GET", "jax.experimental.colocated_python.func", "_SpecializedCollection.get",
+    "calls of colocated functions in pw.program",
+    "jax takes arrays there and no traced values, and has no hook",
+    "Such a call raises an error in jax: call the function outside of the program", since="0.9.1")
+
+COLOCATED_SPECIALIZED = _seam(
+    "COLOCATED_SPECIALIZED", "jax.experimental.colocated_python.func", "_uncached_get_specialized_func",
+    "calls of colocated functions in pw.program, if they have no arguments or in_specs,",
+    "as COLOCATED_GET, for functions whose arguments are specified",
+    "Such a call raises an error in jax, or runs while the program is traced: call the function outside of the program", since="0.9.1")
+
+COLOCATED_SPEC = _seam(
+    "COLOCATED_SPEC", "jax.experimental.colocated_python.func", "_get_spec",
+    "calls of methods of colocated objects in pw.program",
+    "jax asks each argument for its sharding before it calls the method, and traced values have none",
+    "Such a call raises an error in jax: call the method outside of the program", since="0.9.1")
 
 COLOCATED_CLIENT = _seam(
     "COLOCATED_CLIENT", "jaxlib._pathways", "_create_cpu_client",

@@ -105,7 +105,10 @@ def _metrics(args):
     """Returns the flags for the process's metrics."""
     if args.metrics_port is not None and args.metrics_token_file is None:
         raise ValueError("--metrics-port needs --metrics-token-file, because every user of this machine reaches the port")
-    return command_lines.metrics(args.metrics_port, args.metrics_token_file)
+    if args.metrics_port is None:
+        return []
+    host, port = addresses.local_by_default(args.metrics_port, "--metrics-port")
+    return command_lines.metrics(port, args.metrics_token_file, host=host)
 
 
 def agent(args):

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from pathways._cluster import binaries, command_lines, local, processes, records
+from pathways._cluster import addresses, binaries, command_lines, local, processes, records
 from pathways._cluster.shape import Shape
 from pathways._commands import cluster_commands
 from pathways._launchers import k8s_objects, yaml_text
@@ -30,10 +30,12 @@ _REFUSED = {
     "advertise": "pods advertise the names and addresses that Kubernetes gives them: leave out --advertise",
     "no_workers": "workers are pods of their own: leave out --no-workers",
     "python_user": "--python-user needs root, and pods run without it: --host-python runs such functions as the worker's user",
-    "metrics_port": "metrics are shown to their own machine only, here to their own pod: leave out --metrics-port",
-    "page": "the page is shown to its own machine only, here to its own pod: leave out --page",
+    "metrics_port": "the objects open no port for metrics: leave out --metrics-port",
+    "page_tls": "the page is on 127.0.0.1 of its pod, which 'kubectl port-forward' reaches: leave out --page-tls",
+    "page_certificate": "the page is on 127.0.0.1 of its pod, which 'kubectl port-forward' reaches: leave out --page-certificate",
+    "page_key": "the page is on 127.0.0.1 of its pod, which 'kubectl port-forward' reaches: leave out --page-key",
     "oidc_ca": "the image knows no file of this machine: add the authorities to the image's own (/etc/ssl/certs), and leave out --oidc-ca",
-    "page_name": "--page-name is for --page: leave it out",
+    "page_name": "browsers call the page localhost, by 'kubectl port-forward': leave out --page-name",
     "detach": "Kubernetes runs the cluster: leave out --detach",
     "foreground": "Kubernetes runs the cluster: leave out --foreground",
 }
@@ -100,18 +102,28 @@ def _resources(options):
 
 def _controller_flags(args):
     flags = []
-    for name in ("policy", "dispatch", "hang_limit", "client_grace", "host_grace"):
+    for name in ("policy", "dispatch", "hang_limit", "on_hang", "client_grace", "host_grace"):
         value = getattr(args, name)
         if value is not None:
             flags += [f"--{name.replace('_', '-')}", value if isinstance(value, str) else f"{value:g}"]
     for name, value in command_lines.oidc(args).items():
         flags += [f"--oidc-{name}", value]
+    if args.page is not None:
+        flags += ["--page", _page_port(args.page)]
     return [*flags, "--spill"] if args.spill else flags
+
+
+def _page_port(page):
+    """Returns the port of the page on its pod's loopback. No other pod reaches it, and 'kubectl port-forward' does."""
+    host, port = addresses.local_by_default(page, "--page")
+    if host != "127.0.0.1":
+        raise ValueError("with --on k8s the page is on 127.0.0.1 of its pod, which 'kubectl port-forward' reaches: give --page a port alone")
+    return str(k8s_objects.PAGE) if port == "0" else port
 
 
 def _worker_flags(args):
     flags = ["--checksum"] if args.checksum else []
-    for name in ("memory_limit", "python_memory", "python_processes"):
+    for name in ("memory_limit", "python_memory", "python_processes", "python_seconds"):
         if getattr(args, name) is not None:
             flags += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     if args.device_options:
@@ -141,8 +153,18 @@ def _apply(args, cluster, found):
         f"  see its pods    kubectl get pods{where} -l app.kubernetes.io/instance={cluster.name}",
         f"  ask it          kubectl port-forward{where} service/{cluster.controller} {k8s_objects.CLIENTS}",
         f"                  pathways status --address 127.0.0.1:{k8s_objects.CLIENTS}",
+        *_page_lines(args, cluster, where),
         "  stop it         the same command without --apply, and '| kubectl delete -f -' behind it"]))
     return 0
+
+
+def _page_lines(args, cluster, where):
+    if args.page is None:
+        return []
+    pod = "POD" if args.jobset else f"{cluster.controller}-0"
+    of_pod = " (POD: the controller's)" if args.jobset else ""
+    return [f"  its page        kubectl port-forward{where} pod/{pod} {_page_port(args.page)}{of_pod}",
+            f"  log in there    kubectl exec{where} {pod} -- pathways page --name {args.name}"]
 
 
 def _identity(name):

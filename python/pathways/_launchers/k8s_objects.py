@@ -7,6 +7,7 @@ A JobSet may replace all StatefulSets. Network policies and disruption budgets g
 import dataclasses
 
 CLIENTS, WORKERS, DATA, LANES = 8470, 8471, 8472, 8474  # ports
+PAGE = 9500  # of the controller's pod, on its loopback
 USER = 10001  # the user of deploy/Dockerfile
 _HOME, _CACHE, _SECRETS = "/pathways", "/cache", "/secrets"
 _IDENTITIES = f"{_HOME}/identities"

@@ -43,7 +43,7 @@ def _start_controller(folder, spec, shape, address):
     """Returns the controller, and its addresses for clients and workers as other nodes reach them."""
     port_file = folder / "controller.port"
     args = command_lines.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
-                                    spec["spill"], spec["dispatch"], spec["hang_limit"], security=_security(folder, spec), client_grace=spec["client_grace"],
+                                    spec["spill"], spec["dispatch"], spec["hang_limit"], security=_security(folder, spec), on_hang=spec["on_hang"], client_grace=spec["client_grace"],
                                     host_grace=spec["host_grace"])
     process = processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
     ports = processes.wait_for(lambda: addresses.read_ports(port_file), [process], START_SECONDS, "the controller did not start")

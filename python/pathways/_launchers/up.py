@@ -1,5 +1,6 @@
 """`pathways up` and `pathways down`."""
 
+import os
 import signal
 import sys
 import time
@@ -72,8 +73,8 @@ def _start_here(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
-                         listen_proxy=_listen_proxy(args), security=_security(args), metrics_port=_metrics_port(args),
-                         hang_limit=_hang_limit(args), client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args),
+                         listen_proxy=_listen_proxy(args), security=_security(args), **_metrics(args),
+                         hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args),
                          host_python=cluster_commands.host_python(args), page=_page(args), device_options=args.device_options).start()
 
 
@@ -86,7 +87,7 @@ def _start_simulated(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
                          policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_listen_proxy(args), security=_security(args),
-                         metrics_port=_metrics_port(args), hang_limit=_hang_limit(args), client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args), page=_page(args),
+                         **_metrics(args), hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args), page=_page(args),
                          simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 
@@ -96,24 +97,38 @@ def _usage_file(args):
     return path
 
 
-def _metrics_port(args):
-    if args.metrics_port is not None and not 0 <= args.metrics_port <= 65535:
-        raise ValueError(f"--metrics-port wants a port, or 0 for free ones, not {args.metrics_port}")
-    return args.metrics_port
+def _metrics(args):
+    """Returns the host and the first port of the metrics, as arguments of a Cluster."""
+    if args.metrics_port is None:
+        return {}
+    host, port = addresses.local_by_default(args.metrics_port, "--metrics-port")
+    if args.tls == "off" and not addresses.is_loopback(host):
+        raise ValueError(f"with --tls off nothing encrypts metrics, so they are shown to this machine only: leave out '{host}:' of --metrics-port")
+    return {"metrics_port": int(port), "metrics_host": host}
+
+
+_PAGE_OPTIONS = ("page_name", "page_tls", "page_certificate", "page_key")
 
 
 def _page(args):
     """Returns the address of the controller's page: a port of 127.0.0.1 unless an address is given."""
     if args.page is None:
-        if args.page_name:
-            raise ValueError("--page-name needs --page")
+        if given := [name for name in _PAGE_OPTIONS if getattr(args, name)]:
+            raise ValueError(f"--{given[0].replace('_', '-')} needs --page")
         return None
-    listen = args.page if ":" in args.page else f"127.0.0.1:{args.page}"
-    host, _ = addresses.split(listen, "--page")
-    if not addresses.listens_here(listen):
-        print(f"pathways up: the page at {host} is not encrypted: whoever reads the network reads what it shows. Leave out the address, and use 'ssh -L' or a proxy "
-              "with TLS", file=sys.stderr, flush=True)
-    return local.Page(listen, tuple(args.page_name or ()))
+    host, port = addresses.local_by_default(args.page, "--page")
+    listen = f"{host}:{port}"
+    certificate, key = (os.path.abspath(path) if path else None for path in (args.page_certificate, args.page_key))
+    if (certificate is None) != (key is None):
+        raise ValueError("--page-certificate and --page-key belong together: the chain of certificates, and the private key of the first")
+    wants_tls = args.page_tls == "on" or (args.page_tls is None and not addresses.listens_here(listen))
+    if args.tls == "off" and wants_tls and certificate is None:
+        raise ValueError("with --tls off the cluster has no authority that could certify its page: name a certificate by --page-certificate and --page-key, leave "
+                         "out the address of --page, or ask for --page-tls off, which encrypts nothing")
+    if args.page_tls == "off" and not addresses.listens_here(listen):
+        print(f"pathways up: the page at {host} is not encrypted: whoever reads the network reads what it shows. Leave out --page-tls off",
+              file=sys.stderr, flush=True)
+    return local.Page(listen, tuple(args.page_name or ()), args.page_tls, certificate, key)
 
 
 def _hang_limit(args):
@@ -134,7 +149,7 @@ def _start_on(args):
     _grace(args, "client_grace")
     _grace(args, "host_grace")
     if args.metrics_port is not None:
-        raise ValueError(f"--metrics-port is for clusters of this machine, not --on {args.on}: metrics are shown to their own machine only")
+        raise ValueError(f"--metrics-port is for clusters of this machine, not --on {args.on}: give --listen-metrics to the processes (docs/operators.md)")
     if args.page is not None:
         raise ValueError(f"--page is for clusters of this machine, not --on {args.on}: give --listen-page to the controller (docs/operators.md)")
     if args.simulated:
@@ -147,8 +162,8 @@ def _start_on(args):
 def _page_url(args, cluster):
     """Returns the page's address for the user. It contains a ticket only if the output is a terminal: other outputs are stored."""
     if args.json or not sys.stdout.isatty():
-        return f"http://{cluster.page_address}/ ('pathways page' prints an address that logs in)"
-    return page.url(cluster.page_address, cluster.folder / "page.token") + " (logs in once; 'pathways page' prints another)"
+        return f"{cluster.page_url} ('pathways page' prints an address that logs in)"
+    return page.url(local.read_page_url(cluster.folder), cluster.folder / "page.token", page.authority_of(args.name)) + " (logs in once; 'pathways page' prints another)"
 
 
 def _announce(args, cluster):
@@ -171,7 +186,7 @@ def _announce(args, cluster):
         fields["metrics"] = cluster.metrics
         lines.append(f"  its metrics     prometheus --config.file={cluster.folder / 'prometheus.yml'}")
     if args.page is not None:
-        fields["page"] = f"http://{cluster.page_address}/"
+        fields["page"] = cluster.page_url
         lines.append(f"  its page        {_page_url(args, cluster)}")
     if args.oidc_issuer and args.on == "local":
         fields["authority"] = credentials.fields((records.identity_folder(args.name) / "operator.token").read_text())["authority"]

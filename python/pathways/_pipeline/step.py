@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh
 
 from pathways._pipeline import models, partition, schedule as schedules, update
@@ -223,7 +224,8 @@ class Pipeline:
             raise TypeError(f"the state must be a PipelineState, as init() or step() returned it, not a {type(state).__name__}")
         plan = self._plan(state.params, state.variables, x, y, rng)
         for path, owner, sharding, leaf in zip(plan.paths, plan.owners, plan.shardings, jax.tree.leaves(state.params)):
-            if isinstance(leaf, jax.Array) and leaf.sharding != sharding and leaf.sharding.device_set != sharding.device_set:
+            placed = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)  # not traced, in a program
+            if placed and leaf.sharding != sharding and leaf.sharding.device_set != sharding.device_set:
                 ids = lambda devices: ", ".join(str(device.id) for device in sorted(devices, key=lambda one: one.id))
                 raise ValueError(f"parameter {jax.tree_util.keystr(path)} is on device {ids(leaf.sharding.device_set)}, but belongs to stage "
                                  f"{owner} of this pipeline, on device {ids(sharding.device_set)}: use init() of this pipeline, or device_put")

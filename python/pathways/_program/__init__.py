@@ -2,5 +2,7 @@
 
 tracer.py has the decorator. It records calls into a graph (graph.py), which goes to the cluster in the form of _client/wire.py.
 
+host_functions.py makes nodes of functions that run on hosts.
+
 May import _jax, _callbacks and _client.
 """

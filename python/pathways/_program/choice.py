@@ -39,6 +39,16 @@ def in_program():
         _programs.trace = outer
 
 
+def is_program():
+    """Whether jax traces a program or a branch of one now, and nothing inside of it."""
+    return public.trace_state() in getattr(_programs, "trace", ())[-1:]
+
+
+def is_in_program():
+    """Whether jax traces a program, or something inside of it."""
+    return bool(getattr(_programs, "trace", ()))
+
+
 def cond(pred, true_fun, false_fun, *operands):
     """Returns true_fun(*operands) if pred else false_fun(*operands). Both must return the same structure, shapes and types."""
     if isinstance(pred, Tracer):
@@ -54,7 +64,7 @@ def switch(index, branches, *operands):
         raise ValueError("pw.switch needs at least one function to choose from")
     if not isinstance(index, Tracer):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
-    if public.trace_state() not in getattr(_programs, "trace", ())[-1:]:
+    if not is_program():
         return jax.lax.switch(index, branches, *operands)
     if index.shape or not jnp.issubdtype(index.dtype, jnp.integer):
         raise TypeError(f"pw.switch chooses by one integer, not by {index.aval.str_short()}")

@@ -20,8 +20,8 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from pathways._callbacks import callbacks
 from pathways._jax import placement, public
 from pathways._client import doors, wire
-from pathways._program import cost, lowering, meshes, tokens, waiting
-from pathways._program.nodes import Argument, HostCall, Node, Value, physical
+from pathways._program import cost, host_functions, lowering, meshes, tokens, waiting
+from pathways._program.nodes import Argument, HostCall, HostCompute, Node, Value, physical
 
 
 class Graph:
@@ -45,6 +45,7 @@ class Graph:
         self._inner = {}         # id of a jaxpr -> the devices named inside
         self._lowered = {}       # key of a computation -> (executable, output shardings, kept inputs, constants, ordered effects)
         self._options = {}       # compile options -> their bytes
+        self._functions = {}     # key of a function on hosts -> its number among the executables
         self._keep = []          # objects whose id is part of a key
 
     # -- building
@@ -53,7 +54,7 @@ class Graph:
         """Returns an empty graph that shares this graph's executables and shardings."""
         branch = Graph(name, self._called_from)
         for shared in ("executables", "executable_names", "executable_flops", "executable_devices", "_shardings", "_numbers", "_sharding_bytes",
-                       "_inner", "_lowered", "_options", "_keep"):
+                       "_inner", "_lowered", "_options", "_functions", "_keep"):
             setattr(branch, shared, getattr(self, shared))
         return branch
 
@@ -95,6 +96,23 @@ class Graph:
                 self._sharding_bytes.append(wire.sharding(meshes.packed_ids(devices), *key[1:]))
             number = self._numbers[known] = self._shardings[key]
         return number
+
+    def sharding_number(self, value):
+        return self._key(value, value.sharding)
+
+    def host_function(self, key, owner, name, devices, write):
+        """Returns the number of a function on hosts among the executables. write(): returns its text, the first time. `owner`: its id is in the key."""
+        if key not in self._functions:
+            self._functions[key] = len(self.executables)
+            self.executables.append(wire.host_function(write(), meshes.packed_ids(devices), len(devices)))
+            self.executable_names.append(name)
+            self.executable_devices.append(devices)
+            self.executable_flops.append(0)
+            self._keep.append(owner)
+        return self._functions[key]
+
+    def count_host_functions(self):
+        return len(self._functions)
 
     def run(self, jaxpr, consts, inputs):
         """Adds the equations of a jaxpr; returns its results."""
@@ -138,6 +156,8 @@ class Graph:
                     target = SingleDeviceSharding(target)
                 env[out] = value if target is None else _committed(self.place(value, target, location))
             return
+        if eqn.primitive is host_functions.call_p:
+            return host_functions.add(self, eqn, env, location)
         if waiting.is_waiting(eqn):
             return waiting.add(self, eqn, env, location)
         # Literals become constants in the equation's module.
@@ -298,6 +318,10 @@ class Graph:
         if isinstance(node.waits, HostCall):
             where = _at(node.location, f"{node.waits.name} called in the client's process")
             return wire.host_call(where, node.waits.number, inputs, types, node.waits.name)
+        if isinstance(node.waits, HostCompute):
+            where = _at(node.location, f"{node.waits.name} on the hosts of {meshes.named(self.executable_devices[node.executable])}")
+            takes = [wire.type_(*self._type(value, "an argument of a function on hosts")) for value in node.inputs]
+            return wire.host_compute(where, node.executable, inputs, takes, types, node.waits.name)
         numbers = []
         for branch in node.waits.branches:
             branch.apart = False

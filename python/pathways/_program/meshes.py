@@ -18,11 +18,17 @@ def devices_of(sharding):
     return _device_tuples.setdefault(devices, devices)
 
 
+def canonical(devices):
+    """Returns these devices as devices_of returns them."""
+    devices = tuple(devices)
+    return _device_tuples.setdefault(devices, devices)
+
+
 _device_tuples = {}
 
 
 def packed_ids(devices):
-    """Returns the encoded ids of the devices. REQUIRES: `devices` is from devices_of."""
+    """Returns the encoded ids of the devices. REQUIRES: `devices` is from devices_of or canonical."""
     if id(devices) not in _packed:
         _packed[id(devices)] = wire.packed(device.id for device in devices)
     return _packed[id(devices)]
@@ -42,7 +48,7 @@ def of_the_program(devices):
 
 
 def replicated(devices):
-    """Returns the replicated sharding over the devices. REQUIRES: `devices` is from devices_of."""
+    """Returns the replicated sharding over the devices. REQUIRES: `devices` is from devices_of or canonical."""
     if id(devices) not in _replicated:
         _replicated[id(devices)] = SingleDeviceSharding(devices[0]) if len(devices) == 1 else NamedSharding(
             jax.sharding.Mesh(np.array(devices), ("all",)), PartitionSpec())
@@ -53,7 +59,7 @@ _replicated = {}
 
 
 def named(devices):
-    """Returns the devices' text for errors: "device 3", "devices 0-3,6". REQUIRES: `devices` is from devices_of."""
+    """Returns the devices' text for errors: "device 3", "devices 0-3,6". REQUIRES: `devices` is from devices_of or canonical."""
     if id(devices) not in _names:
         text = ranges([device.id for device in devices])
         if len(text) > 80:

@@ -38,7 +38,7 @@ class Node:
     outputs: list
     executable: int = -1  # -1: a transfer
     donated: tuple = ()   # the inputs that it may overwrite
-    waits: Any = None     # a HostCall or Select: the node then has no executable
+    waits: Any = None     # a HostCall or Select, which have no executable, or a HostCompute
 
     @property
     def is_transfer(self):
@@ -54,6 +54,12 @@ class HostCall:
     @property
     def number(self):
         return self.registration.number
+
+
+@dataclasses.dataclass(eq=False)
+class HostCompute:
+    """A call of a Python function on the hosts of its devices. The function is the node's executable."""
+    name: str
 
 
 @dataclasses.dataclass(eq=False)

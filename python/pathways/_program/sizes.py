@@ -26,6 +26,11 @@ def received(node):
     return sum(arrivals(node).values())
 
 
+def passed(node):
+    """Returns the bytes that a function on hosts takes and makes, on all its devices."""
+    return sum(shard_bytes(value) * len(value.sharding.device_set) for value in [*node.inputs, *node.outputs])
+
+
 def human(count):
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":

@@ -22,10 +22,11 @@ from jax.extend import source_info_util
 from pathways._client import connection, programs
 from pathways._jax import mlir_context
 from pathways._jax import public, seams
-from pathways._program import arguments, choice, lowering, meshes, mistakes, tokens, view
+from pathways._program import arguments, choice, host_functions, lowering, meshes, mistakes, tokens, view
 from pathways._program import graph as graphs
 from pathways._program.nodes import physical
 
+host_functions.install()
 source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # errors name lines of the user's code only
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from pathways._program import meshes, sizes, svg
-from pathways._program.nodes import HostCall
+from pathways._program.nodes import HostCall, HostCompute
 
 
 @dataclasses.dataclass
@@ -14,6 +14,8 @@ class DeviceUse:
     received_bytes: int = 0   # by transfers, from other devices
     argument_bytes: int = 0   # arguments and constants
     peak_bytes: int = 0       # all arrays live at one time; temporary memory inside computations is extra
+    host_functions: int = 0   # calls of functions on the device's host
+    host_bytes: int = 0       # that are copied between the device and these functions
 
 
 class ProgramView:
@@ -24,14 +26,19 @@ class ProgramView:
     def as_text(self):
         """Returns one line for each node, with devices, types, sizes and the user's source line, then one line for each device."""
         graph = self._graph
-        waits = sum(n.waits is not None for n in graph.nodes)
-        lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {sum(n.executable >= 0 for n in graph.nodes)} computations "
-                 f"({len(graph.executables)} different), {sum(n.is_transfer for n in graph.nodes)} transfers, "
-                 + (f"{waits} that wait for values, " if waits else "") + f"{len(graph.results)} results"]
+        functions = [node for node in graph.nodes if isinstance(node.waits, HostCompute)]
+        waits = sum(n.waits is not None for n in graph.nodes) - len(functions)
+        computations = sum(n.executable >= 0 for n in graph.nodes) - len(functions)
+        different = len(graph.executables) - graph.count_host_functions()
+        lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {computations} computations "
+                 f"({different} different), {sum(n.is_transfer for n in graph.nodes)} transfers, "
+                 + (f"{len(functions)} functions on hosts, " if functions else "") + (f"{waits} that wait for values, " if waits else "")
+                 + f"{len(graph.results)} results"]
         lines += self._lines(graph, "  ")
         for device, use in self.per_device().items():
             lines.append(f"device {device.id}: {use.computations} computations, {sizes.operations(use.flops)}, receives {sizes.human(use.received_bytes)}, "
-                         f"arguments {sizes.human(use.argument_bytes)}, at most {sizes.human(use.peak_bytes)}")
+                         f"arguments {sizes.human(use.argument_bytes)}, at most {sizes.human(use.peak_bytes)}"
+                         + (f", {use.host_functions} functions on its host with {sizes.human(use.host_bytes)}" if use.host_functions else ""))
         return "\n".join(lines)
 
     def _lines(self, graph, indent):
@@ -47,6 +54,8 @@ class ProgramView:
                 what = f"compute {graph.executable_names[node.executable]}({', '.join(inputs)})  # {sizes.operations(self._flops(node))}, "
             elif isinstance(node.waits, HostCall):
                 what = f"host {node.waits.name}({', '.join(inputs)})  # "
+            elif isinstance(node.waits, HostCompute):
+                what = f"function {node.waits.name}({', '.join(inputs)})  # on the hosts of its devices, {sizes.human(sizes.passed(node))}, "
             else:
                 branches = node.waits.branches
                 what = f"select {inputs[0]} among {', '.join(branch.name for branch in branches)}({', '.join(inputs[1:])})  # "
@@ -99,6 +108,12 @@ class ProgramView:
         if node.is_transfer:
             for device, size in sizes.arrivals(node).items():
                 uses[device].received_bytes += size
+            return
+        if isinstance(node.waits, HostCompute):
+            for device in self._graph.executable_devices[node.executable]:
+                use = uses.setdefault(device, DeviceUse())
+                use.host_functions += 1
+                use.host_bytes += sum(map(sizes.shard_bytes, [*node.inputs, *node.outputs]))
             return
         if node.waits is not None:
             return

@@ -136,6 +136,60 @@ def own_mounts():
 
 
 @pytest.mark.skipif(not own_mounts(), reason="this user may not mount file systems")
+def test_a_full_disk_of_a_host_is_found_from_another_machine(pathways):
+    """The mount is seen by the cluster's processes alone."""
+    cache = pathways.env["PATHWAYS_COMPILE_CACHE"]
+    script = 'mount -t tmpfs -o size=4m tmpfs "$0" && { cat /dev/zero >"$0/full" 2>/dev/null; exec "$@"; }'
+    subprocess.run(["unshare", "-m", "sh", "-c", script, cache, pathways.python, "-m", "pathways", "up", "--devices", "1", "--json"], env=pathways.env, check=True,
+                   capture_output=True, timeout=120)
+    (host,) = pathways("status")["hosts"]
+    found = eventually(lambda: [one for one in examine(pathways)[1].get("disk", []) if one["where"] == f"host {host['name']}"])
+    assert found[0]["level"] == "error" and cache in found[0]["text"] and "0 B of 4.0 MiB" in found[0]["text"]
+
+
+# Makes the clock of a process seven seconds fast.
+FAST = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+
+int clock_gettime(clockid_t which, struct timespec* now) {
+  static int (*real)(clockid_t, struct timespec*);
+  if (real == 0) real = (int (*)(clockid_t, struct timespec*))dlsym(RTLD_NEXT, "clock_gettime");
+  const int failed = real(which, now);
+  if (which == CLOCK_REALTIME) now->tv_sec += 7;
+  return failed;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_clock_that_is_off_is_found(pathways, tmp_path):
+    (tmp_path / "fast.c").write_text(FAST)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "fast.so", tmp_path / "fast.c", "-ldl"], check=True)
+    started = pathways("up", "--no-workers", "--hosts", "1", "--tls", "off")
+    worker = pathways.start("worker", "--join", started["workers_address"], "--devices", "1", log=tmp_path / "worker.log",
+                            enter=lambda *words: ("env", f"LD_PRELOAD={tmp_path / 'fast.so'}", *words))
+    try:
+        assert eventually(lambda: pathways("status")["joined_hosts"] == 1)
+        (found,) = examine(pathways)[1]["clocks"]
+        assert found["level"] == "warning" and "ahead of the controller's" in found["text"] and "its clock is 7." in found["text"] or "6.9" in found["text"]
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+def test_certificates_are_looked_at(pathways):
+    pathways("up", "--devices", "1", "--listen", "127.0.0.1:0")
+    report = pathways("status")
+    year = 365 * 86400
+    assert 9 * year < report["certificates"]["authority"] < 11 * year and 6 * 86400 < report["certificates"]["controller"] < 8 * 86400
+    assert 29 * 86400 < report["hosts"][0]["machine"]["certificate_seconds"] < 31 * 86400
+    done = pathways("doctor", check=False)
+    assert "the first to end is that of the controller" in done.stdout
+
+
+@pytest.mark.skipif(not own_mounts(), reason="this user may not mount file systems")
 @pytest.mark.parametrize("check, where", [("shared memory", "/dev/shm"), ("disk", "home")])
 def test_a_full_file_system_is_found(pathways, check, where):
     folder = where if where.startswith("/") else pathways.env["PATHWAYS_HOME"]

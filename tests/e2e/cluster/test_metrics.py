@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
+import yaml
 
 from cli import CommandLine, end
 from conftest import PATIENCE, ROOT, clean_environment, eventually
@@ -21,6 +23,7 @@ from conftest import PATIENCE, ROOT, clean_environment, eventually
 NAME = re.compile(r"\b(?:pathways|process)_[a-z0-9_]+\b")
 SAMPLE = re.compile(r'^([a-zA-Z_][a-zA-Z0-9_]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)$')
 BOARD = ROOT / "deploy/grafana/pathways.json"
+RULES = ROOT / "deploy/prometheus-rules.yml"
 DEBIAN = ROOT / "build/prometheus/usr/bin"  # where `make test-prometheus` puts Debian's package
 
 
@@ -171,6 +174,39 @@ def test_ports_follow_the_one_that_is_given(tmp_path):
         pathways("down")
 
 
+def read_as_prometheus(job, target):
+    """Reads a target of a configuration as Prometheus does, which checks the certificate. The target's host is this machine."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(job["tls_config"]["ca_file"])
+    token = pathlib.Path(job["authorization"]["credentials_file"]).read_text()
+    with socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2])), PATIENCE) as plain:
+        with context.wrap_socket(plain, server_hostname=job["tls_config"]["server_name"]) as secure:
+            secure.sendall(f"GET /metrics HTTP/1.1\r\nHost: {target}\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            return secure.makefile("rb").read().decode()
+
+
+def test_other_machines_read_metrics_by_https(tmp_path):
+    pathways = CommandLine(tmp_path / "home")
+    started = pathways("up", "--hosts", "2", "--devices", "1", "--metrics-port", "0.0.0.0:0")
+    try:
+        config = json.loads(pathlib.Path(started["logs"], "prometheus.yml").read_text())
+        jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+        assert jobs["pathways-controller"]["tls_config"]["server_name"] == "controller.pathways"
+        assert jobs["pathways-worker"]["tls_config"]["server_name"] == "worker.pathways"
+        for name, metric in (("pathways-controller", "pathways_formed 1"), ("pathways-worker", "pathways_worker_joined 1")):
+            assert jobs[name]["scheme"] == "https"
+            for part in jobs[name]["static_configs"]:
+                answer = read_as_prometheus(jobs[name], part["targets"][0])
+                assert answer.startswith("HTTP/1.1 200 ") and metric in answer
+        agent = jobs["pathways-agent"]
+        assert "scheme" not in agent and agent["static_configs"][0]["targets"][0].startswith("127.0.0.1:"), "it has no certificate"
+        wrong = {**jobs["pathways-worker"], "tls_config": jobs["pathways-controller"]["tls_config"]}
+        with pytest.raises(ssl.SSLCertVerificationError):  # a worker cannot pass for the controller
+            read_as_prometheus(wrong, wrong["static_configs"][0]["targets"][0])
+    finally:
+        pathways("down")
+
+
 @pytest.mark.parametrize("program, words", [("pathways-controller", ["--tls=off"]), ("pathways-worker", ["--tls=off", "--controller=127.0.0.1:9", "--devices=1"]),
                                             ("pathways-agent", ["--tls=off", "--cluster=127.0.0.1:9", "--listen=127.0.0.1:0"])])
 def test_other_machines_cannot_be_shown_metrics(pathways, program, words):
@@ -250,6 +286,28 @@ def test_the_board_asks_for_metrics_that_exist(pathways):
     assert len(asked) > 15 and not asked - shown
 
 
+def rules():
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def test_the_alerts_ask_for_metrics_that_exist(pathways):
+    shown = set().union(*(names(get(pathways, name)) for name in pathways.started["metrics"]))
+    asked = {name for rule in rules() for name in NAME.findall(rule["expr"])}
+    assert len(rules()) >= 9 and len(asked) > 9 and not asked - shown
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] in ("warning", "critical") for rule in rules())
+
+
+def test_machines_and_certificates_are_told(pathways):
+    eventually(lambda: "pathways_host_disk_bytes{" in get(pathways, "controller"))  # the first examination begins to measure
+    page = parse(get(pathways, "controller"))
+    year = 365 * 86400
+    assert 9 * year < page['pathways_certificate_seconds{certificate="authority"}'] < 11 * year
+    for host in pathways("status")["hosts"]:
+        labels = f'{{island="island0",host="{host["name"]}"}}'
+        assert 0 <= page["pathways_host_disk_free_bytes" + labels] < page["pathways_host_disk_bytes" + labels]
+        assert abs(page["pathways_host_clock_ahead_seconds" + labels]) < 60 and page["pathways_host_certificate_seconds" + labels] > 86400
+
+
 def tool(name):
     return shutil.which(name) or (str(DEBIAN / name) if (DEBIAN / name).exists() else None)
 
@@ -259,6 +317,28 @@ def test_promtool_has_no_complaint(pathways):
     for name in pathways.started["metrics"]:
         done = subprocess.run([tool("promtool"), "check", "metrics"], input=get(pathways, name), capture_output=True, text=True, timeout=PATIENCE)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def example(folder):
+    """Returns the configuration in deploy/, with files of `folder` in place of those it names."""
+    return yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text().replace("/etc/prometheus/pathways", str(folder)))
+
+
+def test_the_example_expects_what_the_parts_show(pathways):
+    jobs = {job["job_name"]: job for job in example("/x")["scrape_configs"]}
+    assert {name: job["tls_config"]["server_name"] for name, job in jobs.items()} == {"pathways-controller": "controller.pathways", "pathways-worker": "worker.pathways"}
+    assert all(job["scheme"] == "https" and job["authorization"]["credentials_file"] == "/x/metrics.token" and job["tls_config"]["ca_file"] == "/x/authority.crt"
+               for job in jobs.values())
+
+
+@pytest.mark.skipif(tool("promtool") is None, reason="Prometheus is not installed: 'make test-prometheus' does that (19 MB)")
+def test_promtool_understands_the_example(pathways, tmp_path):
+    (tmp_path / "metrics.token").write_text(token(pathways))
+    (tmp_path / "authority.crt").write_text("")
+    (tmp_path / "prometheus.yml").write_text(json.dumps(example(tmp_path)))
+    for words in (["config", tmp_path / "prometheus.yml"], ["rules", RULES]):
+        done = subprocess.run([tool("promtool"), "check", *words], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(tool("prometheus") is None, reason="Prometheus is not installed: 'make test-prometheus' does that (19 MB)")

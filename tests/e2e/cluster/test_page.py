@@ -6,7 +6,9 @@ import pathlib
 import re
 import signal
 import socket
+import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -26,9 +28,10 @@ except binaries.MissingError:
 class Reader:
     """Sends the requests of a browser, without a browser."""
 
-    def __init__(self, pathways, address=None):
+    def __init__(self, pathways, address=None, context=None):
         self.pathways = pathways
         self.base = address or pathways.started["page"]
+        self.context = context  # of HTTPS
         self.session = None
 
     def get(self, path, shown=None, **headers):
@@ -37,7 +40,7 @@ class Reader:
             headers["Authorization"] = f"Bearer {shown}"
         request = urllib.request.Request(self.base.rstrip("/") + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE, context=self.context) as answer:
                 return answer.status, answer.headers, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.headers, error.read().decode()
@@ -334,22 +337,119 @@ def test_a_name_and_an_address_of_choice(tmp_path):
         pathways("down")
 
 
-def test_on_a_network_it_says_that_nothing_is_encrypted_and_takes_no_tokens(tmp_path):
+def trusting(pathways):
+    """Returns a context that trusts the authority of the cluster, and no other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(pathlib.Path(pathways.env["PATHWAYS_HOME"], "identities", "default", "authority.crt"))
+    return context
+
+
+def shown_certificate(port, name, context):
+    """Returns the certificate that the page shows to a browser that calls it by this name and checks it."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain, context.wrap_socket(plain, server_hostname=name) as secure:
+        return secure.getpeercert()
+
+
+@pytest.fixture(scope="module")
+def open_page(tmp_path_factory):
+    """A cluster whose page other machines reach."""
+    pathways = CommandLine(tmp_path_factory.mktemp("open"))
+    pathways.started = pathways("up", "--devices", "1", "--page", "0.0.0.0:0", "--page-name", "board.example")
+    pathways.port = int(pathways.started["page"].rstrip("/").rpartition(":")[2])
+    yield pathways
+    pathways("down")
+
+
+def test_on_a_network_it_is_encrypted_for_the_names_of_the_machine(open_page):
+    assert open_page.started["page"] == f"https://{socket.gethostname()}:{open_page.port}/"
+    context = trusting(open_page)
+    for name in ("localhost", "127.0.0.1", socket.gethostname(), "board.example"):
+        shown = shown_certificate(open_page.port, name, context)
+        assert ssl.cert_time_to_seconds(shown["notAfter"]) > time.time() + 86400
+    for name in ("other.example", "controller.pathways", "worker.pathways"):
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch|not valid for"):
+            shown_certificate(open_page.port, name, context)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shown_certificate(open_page.port, "localhost", ssl.create_default_context())
+
+
+def test_on_a_network_operators_tokens_open_it(open_page, tmp_path):
+    open_page("token", "create", "--user", "ada", "--role", "operator", "-o", str(tmp_path / "token"))
+    token = re.search(r"^token (\S+)$", (tmp_path / "token").read_text(), re.M)[1]
+    base, context = f"https://127.0.0.1:{open_page.port}/", trusting(open_page)
+    reader = Reader(open_page, base, context)
+    assert reader.login(token) == 200 and reader.ask("status")["joined_hosts"] == 1
+    assert Reader(open_page, base, context).login(ticket(open_page)) == 200
+    ada = User(tmp_path / "ada")  # knows the authority by its fingerprint in the token file alone
+    opens = ada("page", "--address", f"127.0.0.1:{open_page.port}".replace("127.0.0.1", "https://localhost"), "--token-file", str(tmp_path / "token"))["url"]
+    assert Reader(open_page, base, context).login(opens.partition("#")[2]) == 200
+    lied = (tmp_path / "token").read_text().replace("authority sha256:", "authority sha256:0")
+    (tmp_path / "lied").write_text(re.sub(r"(sha256:0[0-9a-f]{63})[0-9a-f]", r"\1", lied))
+    done = ada("page", "--address", f"https://localhost:{open_page.port}", "--token-file", str(tmp_path / "lied"), check=False)
+    assert done.returncode != 0 and "does not trust" in done.stderr and token not in done.stderr, done.stderr
+
+
+def test_plain_http_gets_a_hint_where_the_page_is_encrypted(open_page):
+    status, _, text = Reader(open_page, f"http://127.0.0.1:{open_page.port}/").get("/api/status", secret(open_page))
+    assert status == 400 and "https://" in text and "hosts" not in text
+
+
+def test_the_page_hands_out_its_authority_for_browsers(open_page):
+    status, headers, text = Reader(open_page, f"https://127.0.0.1:{open_page.port}/", trusting(open_page)).get("/authority.crt")
+    kept = pathlib.Path(open_page.env["PATHWAYS_HOME"], "identities", "default")
+    assert status == 200 and headers["Content-Type"] == "application/x-x509-ca-cert" and text == (kept / "authority.crt").read_text()
+    assert "PRIVATE" not in text
+    done = open_page("page", check=False)
+    fingerprint = re.search(r"^authority sha256:([0-9a-f]+)$", (kept / "operator.token").read_text(), re.M)[1].upper()
+    assert done.returncode == 0 and ":".join(fingerprint[at : at + 2] for at in range(0, 64, 2)) in done.stdout, done.stdout
+
+
+def test_a_certificate_of_another_authority_is_shown(tmp_path):
+    certificate, key = tmp_path / "page.crt", tmp_path / "page.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+                    "-subj", "/CN=board.example", "-addext", "subjectAltName=DNS:board.example,IP:127.0.0.1"], check=True, capture_output=True)
     pathways = CommandLine(tmp_path / "home")
-    done = pathways("up", "--devices", "1", "--page", "0.0.0.0:0", "--json", check=False)
+    words = ["up", "--devices", "1", "--page", "127.0.0.1:0", "--page-name", "board.example"]
+    done = pathways(*words, "--page-certificate", str(certificate), check=False)
+    assert done.returncode == 2 and "belong together" in done.stderr
+    pathways.started = pathways(*words, "--page-certificate", str(certificate), "--page-key", str(key))
+    try:
+        assert pathways.started["page"].startswith("https://")
+        context = ssl.create_default_context(cafile=certificate)
+        reader = Reader(pathways, context=context)
+        assert reader.login(secret(pathways)) == 200 and reader.get("/authority.crt")[0] == 404
+        assert shown_certificate(int(pathways.started["page"].rstrip("/").rpartition(":")[2]), "board.example", context)["subject"]
+        command = User(tmp_path / "other")
+        command.env["SSL_CERT_FILE"] = str(certificate)  # the system's authorities
+        token = pathlib.Path(pathways.started["logs"], "page.token")
+        assert command("page", "--address", pathways.started["page"], "--token-file", str(token))["url"].startswith("https://")
+    finally:
+        pathways("down")
+
+
+def test_where_it_must_not_be_encrypted_it_says_so_and_takes_no_tokens(tmp_path):
+    pathways = CommandLine(tmp_path / "home")
+    done = pathways("up", "--devices", "1", "--page", "0.0.0.0:0", "--page-tls", "off", "--json", check=False)
     try:
         assert done.returncode == 0 and "is not encrypted" in done.stderr
         pathways.started = json.loads(done.stdout)
         assert "is not encrypted" in pathlib.Path(pathways.started["logs"], "controller.log").read_text()
         pathways("token", "create", "--user", "ada", "--role", "operator", "-o", str(tmp_path / "token"))
         token = re.search(r"^token (\S+)$", (tmp_path / "token").read_text(), re.M)[1]
-        reader = Reader(pathways, pathways.started["page"].replace("0.0.0.0", "127.0.0.1"))
+        assert pathways.started["page"].startswith("http://")
+        reader = Reader(pathways, f"http://127.0.0.1:{pathways.started['page'].rstrip('/').rpartition(':')[2]}/")
         assert reader.login(token) == 401 and reader.login(ticket(pathways)) == 200
     finally:
         pathways("down")
 
 
 @pytest.mark.parametrize("flags, said", [(["--listen-page=unix:/tmp/page.sock"], "browsers reach HOST:PORT only"),
+                                         (["--listen-page=0.0.0.0:0"], "no authority that could certify it"),
+                                         (["--listen-page=127.0.0.1:0", "--page-tls=on"], "no authority that could certify it"),
+                                         (["--listen-page=127.0.0.1:0", "--page-tls=yes"], "on, off or auto"),
+                                         (["--listen-page=127.0.0.1:0", "--page-key=/dev/null"], "belong together"),
+                                         (["--listen-page=127.0.0.1:0", "--page-key=/dev/null", "--page-certificate=/dev/null"], "cannot read"),
+                                         (["--listen-page=127.0.0.1:0", "--page-key=/proc/version", "--page-certificate=/proc/version"], "no chain of certificates"),
                                          (["--listen-page=127.0.0.1:0"], "has no token of at least 16 characters")])
 def test_a_page_that_cannot_be_served_is_refused(pathways, flags, said):
     done = subprocess.run([binaries.find("pathways-controller"), "--tls=off", *flags], capture_output=True, text=True, timeout=PATIENCE, env=pathways.env)

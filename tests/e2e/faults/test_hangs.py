@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 
+import pytest
 
 from conftest import PATIENCE, eventually
 
@@ -26,6 +27,11 @@ def running(program):
 
 def hangs(command):
     return command("status")["hangs"]
+
+
+def told(command):
+    """Returns the stacks of the computation that hangs, by process."""
+    return {stack["process"]: stack["text"] for hang in hangs(command) for stack in hang["stacks"]}
 
 
 def events(command, kind):
@@ -67,8 +73,15 @@ def test_a_python_function_that_does_not_return_is_named_and_its_end_too(command
         assert "stuck_step" in hang["program"] and hang["seconds"] > LIMIT and hang["predicted_seconds"] < LIMIT
         (host,) = command("status")["hosts"]
         assert hang["hosts"] == [{"name": host["name"], "state": "launched, not finished"}]
+        stacks = eventually(lambda: (stacks := told(command)).keys() >= {"the worker", "the program of client 1"} and stacks)
+        program = stacks["the program of client 1"]
+        assert "  gate.wait()" in program and " in wait: gate.wait()" in program, program  # the user's line, and its stack
+        assert "MainThread at " in program and "input()" in program
+        assert "pw-executor" in stacks["the worker"] and "pw::" in stacks["the worker"], stacks["the worker"]
         status, (finding,) = doctor(command)
         assert status == 2 and finding["level"] == "error" and "stuck_step" in finding["text"] and finding["remedy"]
+        assert "in wait: gate.wait()" in finding["text"]
+        assert "in wait: gate.wait()" in command("status", check=False).stdout
         assert "HANGS" in command("status", check=False).stdout and "stuck_step" in command("top", "--once", check=False).stdout
     assert eventually(lambda: not hangs(command))
     (named,), (ended,) = events(command, "hang"), events(command, "hang ended")
@@ -76,6 +89,36 @@ def test_a_python_function_that_does_not_return_is_named_and_its_end_too(command
     log = pathlib.Path(started["logs"], "controller.log").read_text()
     assert log.count(named) == 1 and ended in log
     assert doctor(command)[1][0]["level"] == "ok"
+
+
+ENDED = """
+import sys, threading
+import jax, numpy as np
+
+def stuck(x):
+    threading.Event().wait()
+    return x
+
+@jax.jit
+def stuck_step(x):
+    return jax.pure_callback(stuck, jax.ShapeDtypeStruct((4,), np.float32), x) + 1
+
+try:
+    jax.block_until_ready(stuck_step(np.ones(4, np.float32)))
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("door, who_asks", [("ifrt", "operator"), ("pjrt", "operator"), ("ifrt", "program"), ("pjrt", "program")])
+def test_a_program_that_hangs_gets_an_exception_if_asked_for(command, door, who_asks):
+    started = command("up", "--devices", "1", "--hang-limit", str(LIMIT / 4), *(["--on-hang", "end"] if who_asks == "operator" else []))
+    command.env |= {"PATHWAYS_DOOR": door, "PATHWAYS_ON_HANG": "end" if who_asks == "program" else ""}
+    said = command.run(started["address"], ENDED)
+    assert "DEADLINE_EXCEEDED" in said and "stuck_step" in said and "hangs" in said, said
+    assert "in stuck: threading.Event().wait()" in said and "block_until_ready" in said, said
+    assert eventually(lambda: command("status")["clients"] == [] and not hangs(command))
+    assert command.run(started["address"], "import jax; print(float(jax.jit(lambda x: x + 1)(1.0)))") == "2.0\n", "the devices are free again"
 
 
 COLLECTIVE = """

@@ -210,6 +210,55 @@ def test_a_fault_of_an_iterator_names_its_host(run_script):
     assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
 
 
+LOST = COMMON + """
+import signal
+import pathways as pw
+
+def make(part, parts):
+    for number in range(5):
+        yield np.array([number, os.getpid()])
+
+sharding = NamedSharding(Mesh(np.array(jax.devices()), "data"), P("data"))
+batches = pw.data(make, sharding, prefetch=0)
+number, pid, _, other = np.asarray(next(batches)).tolist()
+assert number == 0 and pid != other
+os.kill(pid, signal.SIGKILL)
+seen, expected = [], 1
+while expected < 5:
+    try:
+        seen.append(np.asarray(next(batches)).tolist())
+        assert seen[-1][0] == seen[-1][2] == expected, (seen, expected)
+    except jax.errors.JaxRuntimeError as error:  # of the batch that was being made
+        assert "signal 9" in str(error) and "of island 'island0'" in str(error), error
+    expected += 1
+assert list(batches) == [] and {row[3] for row in seen} == {other} and pid not in {row[1] for row in seen}, seen
+print("fine")
+"""
+
+
+def test_it_goes_on_after_the_process_of_a_host_has_died(run_script):
+    done = run_script(LOST, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x1")
+    assert done.returncode == 0 and done.stdout == "fine\n", done.stderr
+
+
+SLICE = COMMON + """
+import pathways as pw
+one = pw.make_virtual_device_set().add_slice(devices=4)
+sharding = NamedSharding(Mesh(np.array(one.devices), "data"), P("data"))
+seen = {}
+for at, batch in enumerate(pw.data(make, sharding)):
+    assert batch["x"].sharding.device_set == set(one.devices)
+    seen |= written(at, batch)
+print(json.dumps(seen))
+"""
+
+
+def test_on_a_slice_of_several_hosts_they_are_the_same(run_script, tmp_path):
+    done = run_script(SLICE, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == jax_reads(tmp_path)
+
+
 def test_the_example_trains_from_what_the_hosts_read(tmp_path):
     done = subprocess.run([sys.executable, ROOT / "examples" / "input_pipeline.py"], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,
                           env=clean_environment(PATHWAYS_LOCAL="1x2x2"))

@@ -37,6 +37,35 @@ for _ in range(12):
 np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
 print("same")
 """
+ON_HOSTS = ON_TWO_ISLANDS + """
+from jax.experimental import colocated_python
+double = colocated_python.colocated_python(lambda x: x * 2).specialize(out_specs_fn=lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding))
+def explode(x):
+    raise KeyError("on purpose")
+explode = colocated_python.colocated_python(explode).specialize(out_specs_fn=lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding))
+
+@pw.program
+def turn(x):
+    y = double(add(x))
+    return pw.cond(total(y) > 30, lambda v: add(double(v)), add, y), triple(double(triple(y)))
+
+ours = X
+for _ in range(4):
+    y = 2 * (ours + 1)
+    expected, beside = (2 * y + 1 if y.sum() > 30 else y + 1) / 10, 18 * y
+    first, second = turn(ours)
+    np.testing.assert_allclose(np.asarray(second), beside, rtol=1e-6)
+    ours = np.asarray(first) / 10
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+failed, fine = pw.program(lambda x: (add(explode(add(x))), triple(x)))(X)
+np.testing.assert_array_equal(np.asarray(fine), 3 * X)
+try:
+    np.asarray(failed)
+except jax.errors.JaxRuntimeError as error:
+    assert "KeyError: 'on purpose'" in str(error) and "explode on the hosts of device 0" in str(error), error
+    print("same")
+"""
 STUCK = ON_TWO_ISLANDS + """
 import threading
 def never(x):
@@ -55,7 +84,7 @@ f(X)[0].block_until_ready()
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     command = CommandLine(tmp_path_factory.mktemp("home"))
-    up = command("up", "--islands", "2", "--hosts", "1", "--devices", str(PER_ISLAND), "--dispatch", "sequential")
+    up = command("up", "--islands", "2", "--hosts", "1", "--devices", str(PER_ISLAND), "--dispatch", "sequential", "--host-python", sys.executable)
     yield command, up["address"]
     command("down")
 
@@ -71,6 +100,11 @@ def test_programs_that_wait_for_values(cluster):
     for other in others:
         out, errors = other.communicate(timeout=PATIENCE)
         assert out == "same\n", errors
+
+
+def test_programs_that_call_functions_on_hosts(cluster):
+    command, address = cluster
+    assert command.run(address, ON_HOSTS) == "same\n"
 
 
 def test_a_client_that_is_killed_in_the_middle_leaves_nothing_behind(cluster):

@@ -49,22 +49,27 @@ class ClientSessions {
 
   // Opens the session when its user has room for it. `done` runs in a task of its own.
   void Open(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done);
-  // Opens the session at once, without a look at its user's quota.
+  // Opens the session at once, even beyond its user's quota.
   absl::StatusOr<std::shared_ptr<Session>> OpenNow(session::NewSession session);
-  // Opens no more.
+  // Makes later calls of Open and OpenNow fail, because the controller ends.
   void Stop() { stopped_ = true; }
 
+  // Notes, for operators, that the client's connection has broken, or that the client is back.
   void SetAway(SessionId session, bool away);
+  // Frees the ended session's place in its user's quota.
   void OnEnded(SessionId session);
 
   // Opens sessions that waited for a quota, and refuses the computations of users who have used up theirs. Call it once a tick, and
   // when quotas have changed.
   void ApplyQuotas();
+  // Returns an error if the session's share after the change would be more than its user's quota allows.
   absl::Status CheckQuota(SessionId session, const gang::ShareChange& change);
+  // Returns what each user with a quota uses of it now.
   std::vector<session::UserUse> Use();
 
-  // `user`: only this user's clients; none: all clients.
+  // Adds clients to the report: those of `user`, or all.
   void AddTo(const std::optional<std::string>& user, StatusReport* report) const;
+  // Returns whether the session is open and the user's.
   bool IsOf(SessionId session, const std::string& user) const;
 
  private:

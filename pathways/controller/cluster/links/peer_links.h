@@ -3,11 +3,11 @@
 //
 // States. A link is new until its peer's first message. A worker's Hello or Resume goes to the Handler, which makes the link wait
 // for the cluster (SetPending), makes it the link of a host (SetHost), or ends it. A JoinWorld makes it the link of a device runtime
-// (world.proto), which stays one. A link that was ended is leaving until its
-// connection has closed; messages that still come on it are dropped.
+// (world.proto), which it stays until it ends. A link that was ended is "leaving" until its connection has closed; messages that
+// still come on it are dropped.
 //
 // Letting in. A worker shows a certificate or a join token, an operator a token (identity/cluster_identity.h); processes of the
-// controller's own user need neither. Until then a peer is a stranger, who gets little attention for a short time
+// controller's own user need neither. Until then a peer is a stranger: it has little time, and may send small frames only
 // (net/strangers.h, HL-3).
 //
 // Invariants:
@@ -99,7 +99,7 @@ class PeerLinks final : private HostLink::Owner {
   // Handles a link on which nothing was heard for the heartbeat limit.
   void OnSilent(LinkId link);
   void DropSlowStrangers(absl::Time now);
-  // Silence until now does not count.
+  // Counts the silence of all peers from now on: this process was stopped.
   void Forgive(absl::Time now);
 
   std::vector<Peer> Peers() const;

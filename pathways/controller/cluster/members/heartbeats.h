@@ -1,9 +1,9 @@
-// Heartbeats: pings the peers once a tick, and finds those that are silent for too long.
+// Heartbeats: pings the peers of the controller once a tick, and finds those that are silent for too long.
 //
-// A silent host is lost, or kept as one that is away (host_streams.h). A host on the controller's machine that is silent because it
+// The caller treats a silent host as lost, or as away (host_streams.h). A host on the controller's machine that is silent because it
 // waits for a processor is kept for longer (starved_hosts.h). If this process was stopped itself, silence is not the hosts' fault.
 //
-// Invariant HE-1: a ping goes only to hosts, to device runtimes, and to workers that wait for the cluster to form.
+// Invariant HE-1: a ping goes only to hosts, to device runtimes (peer_links.h), and to workers that wait for the cluster to form.
 // Strand-confined.
 #pragma once
 
@@ -24,11 +24,11 @@ class Heartbeats {
   Heartbeats(ClusterContext context, PeerLinks* links, HostStreams* streams, StarvedHosts* starved)
       : context_(std::move(context)), links_(links), streams_(streams), starved_(starved), last_tick_(context_.Now()) {}
 
-  // Begins a tick. Returns for how long this process was stopped until now; zero: it ran.
+  // Begins a tick. Returns for how long this process was stopped (as by SIGSTOP) until now; zero if it ran.
   absl::Duration OnTick(absl::Time now);
-  // Returns whether this process was stopped until now.
+  // Returns whether this process was stopped until now. Call it before OnTick.
   bool SleptUntil(absl::Time now) const { return now - last_tick_ > context_.options().heartbeat_limit / 2; }
-  // Pings the peers. Returns the links that were silent for too long.
+  // Pings the peers. Returns the links that were silent for too long; if this process `slept`, silence is counted from now on.
   std::vector<LinkId> Ping(absl::Time now, bool slept);
 
  private:

@@ -28,7 +28,7 @@ class HostCertificates {
   // Certifies the key of a host that joins. Returns the chain; empty: the host wants none, or there is no authority.
   std::string Certify(HostId host, const ::pathways::v1::Hello& hello, absl::Time now);
   void Forget(HostId host) { certified_.erase(host); }
-  void OnTick(absl::Time now);
+  void OnTick(absl::Time now);  // sends new certificates to the hosts whose last ones are as old as kRenewAfter
 
  private:
   struct Certified {

@@ -69,7 +69,7 @@ class HostStreams {
   void OnTick(absl::Time now, absl::Duration slept);
   // Loses a host that is away at the address of a new worker: its process has ended.
   void LosePredecessor(const std::string& data_address);
-  // Silence until now of the hosts that are not away does not count.
+  // Counts the silence of the hosts that are not away from now on: this process was stopped.
   void Forgive(absl::Time now);
 
   // Returns the numbers of frames that the host has sent, if it may have to know; none: its stream cannot be resumed.

@@ -1,10 +1,15 @@
 #include "pathways/controller/cluster/observation/observation.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "pathways/base/log.h"
 
 namespace pw::controller {
@@ -15,6 +20,9 @@ using Launch = Examination::Launch;
 
 constexpr absl::Duration kAnswerTime = absl::Seconds(1);
 constexpr absl::Duration kUsageEvery = absl::Seconds(30);
+constexpr int kMostProcesses = 8;  // of a host, whose stacks are kept
+constexpr size_t kMostStackBytes = 64 << 10;
+constexpr char kTheWorker[] = "the worker";  // as it names itself (worker/execute/stacks.cc)
 constexpr char kNoAnswer[] = "does not answer";
 constexpr char kNothing[] = "has not arrived there";
 
@@ -45,6 +53,17 @@ const Launch* FindLaunch(SessionId session, OpId op, const Examination& host) {
     if (oldest == nullptr && launch.session() == session.v) oldest = &launch;
   }
   return oldest;
+}
+
+// Indents text of a client's process, and removes what could pass for a line of a log or command a terminal.
+std::string Quoted(absl::string_view text) {
+  std::string quoted;
+  for (absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    absl::StrAppend(&quoted, "  ");
+    for (const char c : line) quoted.push_back(absl::ascii_iscntrl(static_cast<unsigned char>(c)) ? ' ' : c);
+    quoted.push_back('\n');
+  }
+  return quoted;
 }
 
 std::string Seconds(absl::Duration duration) { return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(duration)); }
@@ -163,13 +182,75 @@ void Observation::Judge(const Examinations& examinations) {
     bool only_inputs = false;
     HangStatus status = Describe(suspect, examinations, &only_inputs);
     if (status.parts.empty() || (only_inputs && watch_.MayWaitForAnother(suspect, now))) continue;
-    if (watch_.Name(suspect.gang.gang)) {
+    const bool is_new = watch_.Name(suspect.gang.gang);
+    if (is_new) {
       ++named_;
       std::string text = TextOf(status);
       PW_LOG_WARNING << text;
       Note("hang", std::move(text), status.client);
     }
-    hangs_[suspect.gang.gang] = std::move(status);
+    HangStatus& known = hangs_[suspect.gang.gang];
+    status.stacks = std::move(known.stacks);
+    known = std::move(status);
+    if (is_new) AskForStacks(suspect, examinations);
+  }
+}
+
+// Asks hosts that have answered. Those that have not launched the gang come first: the others may wait for them.
+void Observation::AskForStacks(const HangWatch::Hang& hang, const Examinations& examinations) {
+  std::vector<HostId> late, launched;
+  for (const auto& [host, op] : fabric_->ops().HostsOf(hang.gang.gang)) {
+    const auto answer = examinations.find(host);
+    if (answer == examinations.end()) continue;
+    const Launch* launch = FindLaunch(hang.gang.session, op, answer->second);
+    (launch != nullptr && launch->state() == Launch::LAUNCHED ? launched : late).push_back(host);
+  }
+  late.insert(late.end(), launched.begin(), launched.end());
+  late.resize(std::min({late.size(), kMostStackHosts, kMostStackQuestions - asking_for_stacks_}));
+  if (late.empty()) return Tell(hang.gang.gang);
+  ::pathways::v1::StackQuestion question;
+  question.add_sessions(hang.gang.session.v);
+  asking_for_stacks_ += late.size();
+  const auto left = std::make_shared<size_t>(late.size());
+  for (const HostId host : late) {
+    housekeeping_->ReadStacks(
+        host, question,
+        [this, alive = std::weak_ptr<bool>(alive_), gang = hang.gang.gang, host, left](const ::pathways::v1::Stacks& stacks) {
+          if (alive.expired()) return;
+          --asking_for_stacks_;
+          AddStacks(gang, host, stacks);
+          if (--*left == 0) Tell(gang);
+        });
+  }
+}
+
+// The sentence ends with the lines of the client's own program.
+void Observation::Tell(gang::GangId gang) const {
+  const auto hang = hangs_.find(gang);
+  if (hang == hangs_.end() || on_hang_ == nullptr) return;
+  std::string text = TextOf(hang->second);
+  for (const HangStatus::Stack& stack : hang->second.stacks) {
+    if (stack.process != kTheWorker) absl::StrAppend(&text, "\n", stack.process, ":\n", stack.text);
+  }
+  on_hang_(hang->second.client, text);
+}
+
+void Observation::AddStacks(gang::GangId gang, HostId host, const ::pathways::v1::Stacks& stacks) {
+  const auto hang = hangs_.find(gang);
+  if (hang == hangs_.end()) return;  // it has ended
+  const resource::Host* known = fabric_->topology().FindHost(host);
+  const std::string name = known == nullptr ? ToString(host) : known->name;
+  for (int i = 0; i < std::min(stacks.processes_size(), kMostProcesses); ++i) {
+    const auto& process = stacks.processes(i);
+    std::string text = Quoted(absl::string_view(process.text()).substr(0, kMostStackBytes));
+    std::vector<HangStatus::Stack>& told = hang->second.stacks;
+    const bool is_known = std::any_of(told.begin(), told.end(), [&](const HangStatus::Stack& one) {
+      return one.process == process.name() && one.text == text;
+    });  // several hosts ask the same program
+    if (is_known) continue;
+    PW_LOG_WARNING << "computation " << gang.v << " hangs; host '" << name << "' tells the threads of " << process.name() << ":\n"
+                   << text;
+    told.push_back({name, process.name(), std::move(text)});
   }
 }
 

@@ -1,13 +1,15 @@
 // Observation: records for operators events, computations that hang, and what each user has used. ClusterImpl owns it.
 //
 // Once a tick it looks at the gangs under way (scheduling/hang_watch.h). If one takes too long, it asks the hosts what they do.
-// It then names the gang, with the state of each host that has not finished, in an event, in the log and in the status report. It
-// asks nothing while no gang is late.
+// It then names the gang, with the state of each host that has not finished, in an event, in the log and in the status report, and
+// asks some of these hosts for the stacks of their threads, once. It asks nothing while no gang is late.
 //
 // Every half a minute it stores the use of each user (pathways/usage): device time, computations and compile time as counted. The
 // bytes of the arrays that a session holds then count as if it had held them since the last time.
 //
-// Invariant OV-1: at most one question is under way. Strand-confined.
+// Invariants:
+//   OV-1  at most one examination is under way, and at most kMostStackQuestions for stacks
+// Strand-confined.
 #pragma once
 
 #include <functional>
@@ -47,6 +49,9 @@ class Observation {
   void OnDeviceSeconds(std::function<void(SessionId session, double seconds)> listener) {
     on_device_seconds_ = std::move(listener);
   }
+  // Sets the listener for computations that hang, which is called once for each, with the client and a sentence, when the hosts have told their stacks
+  // or have not in time.
+  void OnHang(std::function<void(SessionId session, const std::string& text)> listener) { on_hang_ = std::move(listener); }
   // Stores the use since the last call. Tick calls it; ClusterImpl does so at the end.
   void StoreUsage(absl::Span<SessionImpl* const> sessions);
   void Note(std::string kind, std::string text, SessionId client = {});  // `client`: the one that it concerns; none: all
@@ -54,10 +59,15 @@ class Observation {
 
  private:
   static constexpr char kUnknownUser[] = "(unknown)";
+  static constexpr size_t kMostStackQuestions = 16;
+  static constexpr size_t kMostStackHosts = 4;  // that are asked for one gang
   using Examinations = Housekeeping::ExaminationsByHost;
   void CountDone();
   void LookAtGangs(absl::Time now);
   void Judge(const Examinations& examinations);
+  void AskForStacks(const HangWatch::Hang& hang, const Examinations& examinations);
+  void Tell(gang::GangId gang) const;
+  void AddStacks(gang::GangId gang, HostId host, const ::pathways::v1::Stacks& stacks);
   HangStatus Describe(const HangWatch::Hang& hang, const Examinations& examinations, bool* only_inputs) const;
 
   Fabric* const fabric_;
@@ -67,9 +77,11 @@ class Observation {
   HangWatch watch_;
   const usage::Store store_usage_;  // may be null
   usage::UsageMeter usage_;
-  std::function<void(SessionId, double)> on_device_seconds_;  // may be null
+  std::function<void(SessionId, double)> on_device_seconds_;    // may be null
+  std::function<void(SessionId, const std::string&)> on_hang_;  // may be null
   absl::Time usage_stored_;
   bool asking_ = false;
+  size_t asking_for_stacks_ = 0;
   std::map<gang::GangId, HangStatus> hangs_;  // named, and not ended
   uint64_t named_ = 0;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

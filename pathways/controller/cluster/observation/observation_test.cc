@@ -1,6 +1,8 @@
 #include "pathways/controller/cluster/observation/observation.h"
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -79,6 +81,9 @@ TEST_F(ObservationTest, AComputationThatHangsIsNamedOnceUntilItEnds) {
   const std::string status = Status();
   EXPECT_THAT(status, HasSubstr("\"hosts\":[{\"name\":\"w0\",\"state\":\"has not arrived there\"}]"));
   EXPECT_THAT(status, HasSubstr("\"kind\":\"hang\""));
+  // Lines of a client's text are indented and have no control characters, so that they cannot pass for others.
+  EXPECT_THAT(status, HasSubstr("\"stacks\":[{\"host\":\"w0\",\"process\":\"the program of client 1\",\"text\":"
+                                "\"  MainThread at train.py:7\\n  E1128 a forged line [2J\\n\"}]"));
   Pass(5);
   const std::string later = Status();
   EXPECT_EQ(later.find("\"kind\":\"hang\""), later.rfind("\"kind\":\"hang\"")) << later;
@@ -87,6 +92,38 @@ TEST_F(ObservationTest, AComputationThatHangsIsNamedOnceUntilItEnds) {
   Pass(2);
   EXPECT_THAT(Status(), HasSubstr("\"hangs\":[]"));
   EXPECT_THAT(Status(), HasSubstr("\"kind\":\"hang ended\""));
+}
+
+TEST_F(ObservationTest, AHangIsToldOnceWithTheLinesOfTheClientsProgram) {
+  std::vector<std::pair<SessionId, std::string>> told;
+  c.cluster->OnHang([&](SessionId session, const std::string& text) { told.emplace_back(session, text); });
+  c.Open();
+  auto info = *c.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(0, 2));
+  ASSERT_TRUE(c.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
+  c.workers[0]->hold_done = true;
+  ASSERT_TRUE(c.Execute(info->handle, {1}, {2}).ok());
+  Pass(59);
+  EXPECT_TRUE(told.empty());
+  Pass(20);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, SessionId(1));
+  EXPECT_THAT(told[0].second, HasSubstr("computation 1 of client 1"));
+  EXPECT_THAT(told[0].second, HasSubstr("hangs"));
+  EXPECT_THAT(told[0].second, HasSubstr("\nthe program of client 1:\n  MainThread at train.py:7\n"));
+}
+
+TEST_F(ObservationTest, AHangIsToldAlsoIfNoHostAnswers) {
+  std::vector<std::string> told;
+  c.cluster->OnHang([&](SessionId, const std::string& text) { told.push_back(text); });
+  c.Open();
+  auto info = *c.Compile(TestCluster::Toy("copy", 1, 1, 2), TestCluster::Devices(0, 2));
+  ASSERT_TRUE(c.Put(1, TestCluster::Rows(0, 2, {2, 4}), "abcdefgh").ok());
+  c.workers[0]->hold_done = true;
+  ASSERT_TRUE(c.Execute(info->handle, {1}, {2}).ok());
+  c.workers[0]->deaf_dataflow = true;
+  Pass(80);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0], HasSubstr("w0: does not answer"));
 }
 
 TEST_F(ObservationTest, NothingIsAskedWhileNothingIsLate) {
@@ -112,6 +149,40 @@ TEST_F(ObservationTest, HostsAndClientsThatComeAndGoAreEvents) {
         "\"kind\":\"host joined\"", "\"kind\":\"host lost\""}) {
     EXPECT_THAT(status, HasSubstr(text));
   }
+}
+
+TEST_F(ObservationTest, ThePageHasTheLastExaminationsAndMakesFew) {
+  const auto page = [&] { return *c.Await<std::string>([&](auto done) { c.cluster->GetPageStatus(std::move(done)); }); };
+  EXPECT_THAT(page(), HasSubstr("\"files_open\":1"));
+  EXPECT_THAT(page(), HasSubstr("\"files_open\":1")) << "it was asked again";
+  Pass(6);
+  EXPECT_THAT(page(), HasSubstr("\"files_open\":2"));
+  Pass(6);
+  c.workers[0]->deaf_dataflow = true;
+  std::string late;
+  c.cluster->GetPageStatus([&](absl::StatusOr<std::string> json) { late = *json; });
+  Pass(1);
+  EXPECT_THAT(late, HasSubstr("\"name\":\"w0\""));
+  EXPECT_THAT(late, Not(HasSubstr("files_open"))) << "it did not answer when it was asked again";
+}
+
+TEST(StatusOfTheController, ItsCertificatesAndMachineAreForOperators) {
+  ClusterOptions options;
+  options.wall_clock = [] { return absl::FromUnixSeconds(1000); };
+  options.list_certificates = [] { return std::map<std::string, absl::Time>{{"authority", absl::FromUnixSeconds(1500)}}; };
+  options.examine_machine = [] {
+    Examination machine;
+    machine.set_disk("/var/log");
+    machine.set_disk_free_bytes(7);
+    return machine;
+  };
+  TestCluster c{1, 4, options};
+  const std::string all = *c.Await<std::string>([&](auto done) { c.cluster->GetStatus(std::move(done)); });
+  EXPECT_THAT(all, HasSubstr("\"certificates\":{\"authority\":500}"));
+  EXPECT_THAT(all, HasSubstr("\"disk\":\"/var/log\",\"disk_free_bytes\":7"));
+  const std::string adas = *c.Await<std::string>([&](auto done) { c.cluster->GetStatusFor("ada", std::move(done)); });
+  EXPECT_THAT(adas, HasSubstr("\"certificates\":{}"));
+  EXPECT_THAT(adas, Not(HasSubstr("/var/log")));
 }
 
 TEST(UsageOfSessions, IsStoredByUserEveryHalfMinuteAndAtTheEnd) {

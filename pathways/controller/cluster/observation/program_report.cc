@@ -24,6 +24,8 @@ const char* NameOfKind(NodeKind kind) {
       return "call";
     case NodeKind::kSelect:
       return "choice";
+    case NodeKind::kHostCompute:
+      return "function";
   }
   return "";
 }
@@ -35,6 +37,7 @@ std::vector<DeviceId> DevicesOfNode(const program::TypedProgram& typed, const pr
     case NodeKind::kArg:
       return node.spec->sharding.devices();
     case NodeKind::kCompute:
+    case NodeKind::kHostCompute:
       return typed.executables[static_cast<size_t>(node.executable)]->devices;
     case NodeKind::kTransfer: {
       std::vector<DeviceId> devices;

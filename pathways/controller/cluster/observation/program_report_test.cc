@@ -64,6 +64,16 @@ TEST(ProgramReport, HasNodesEdgesAndHosts) {
   EXPECT_THAT(graph.nodes[2].hosts, ElementsAre("h0", "h1")) << "those of the node that makes it";
 }
 
+TEST(ProgramReport, AFunctionOnHostsIsANodeOfItsOwnKind) {
+  program::TypedProgram typed = Squared();
+  typed.program.nodes[1].kind = program::NodeKind::kHostCompute;
+  typed.program.nodes[1].function = "load";
+  const ProgramGraph graph = GraphOf(typed, HostsOfTwo);
+  EXPECT_STREQ(graph.nodes[1].kind, "function");
+  EXPECT_EQ(graph.nodes[1].name, "load");
+  EXPECT_THAT(graph.nodes[1].hosts, ElementsAre("h0", "h1"));
+}
+
 TEST(ProgramReport, ALargeGraphIsCut) {
   const ProgramGraph graph = GraphOf(Squared(1000), HostsOfTwo);
   EXPECT_EQ(graph.num_nodes, 1003u);

@@ -52,6 +52,7 @@ struct TraceRecording::Underway {
   std::map<HostId, Host> hosts;
   trace::Recording own;
   uint64_t id = 0;
+  absl::Time begun;
   // Of a trace; of a profile, the session is set.
   ResultCallback<ClusterTrace> done;
   SessionId session;
@@ -83,15 +84,19 @@ void TraceRecording::Answer(Callback done, T value) {
   environment_.strand->Post([done = std::move(done), value = std::move(value)]() mutable { std::move(done)(std::move(value)); });
 }
 
-absl::Status TraceRecording::MakeWay(bool everything) {
-  if (underway_ != nullptr && everything && !underway_->everything) DropProfile(underway_->session);
-  return underway_ == nullptr
-             ? absl::OkStatus()
-             : absl::FailedPreconditionError("another trace or profile is being recorded: wait until it is done");
+absl::Status TraceRecording::MakeWay(bool everything, SessionId session) {
+  if (underway_ == nullptr) return absl::OkStatus();
+  const bool lasts = environment_.clock->Now() - underway_->begun >= session::kUndisturbedProfile;
+  const bool is_anothers = underway_->session != session && !underway_->stopping;
+  if (!underway_->everything && (everything || (is_anothers && lasts))) DropProfile(underway_->session);
+  if (underway_ == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("another trace or profile is being recorded: wait until it is done; a user's makes way after ",
+                   absl::FormatDuration(session::kUndisturbedProfile)));
 }
 
 void TraceRecording::Start(absl::Duration duration, size_t max_events, ResultCallback<ClusterTrace> done) {
-  if (absl::Status busy = MakeWay(/*everything=*/true); !busy.ok())
+  if (absl::Status busy = MakeWay(/*everything=*/true, SessionId()); !busy.ok())
     return Answer(std::move(done), absl::StatusOr<ClusterTrace>(std::move(busy)));
   auto underway = std::make_shared<Underway>();
   underway->done = std::move(done);
@@ -108,6 +113,7 @@ void TraceRecording::Begin(Wanted wanted, std::shared_ptr<Underway> underway, st
   kept_ = nullptr;  // the hosts drop it when they hear of the recording
   underway_ = underway;
   underway->id = fabric_->NextId();
+  underway->begun = environment_.clock->Now();
   for (HostId host : present_()) underway->HostOf(host, fabric_->topology());
   const size_t max_events = wanted.max_events();
   wanted.set_id(underway->id);
@@ -208,7 +214,7 @@ void TraceRecording::Release(std::shared_ptr<const Kept> kept) {
 // ---- profiles
 
 void TraceRecording::StartProfile(SessionId session, const session::ProfileOptions& options, session::StatusCallback done) {
-  if (absl::Status busy = MakeWay(options.everything); !busy.ok()) return Answer(std::move(done), std::move(busy));
+  if (absl::Status busy = MakeWay(options.everything, session); !busy.ok()) return Answer(std::move(done), std::move(busy));
   auto underway = std::make_shared<Underway>();
   underway->session = session;
   underway->everything = options.everything;
@@ -233,10 +239,11 @@ void TraceRecording::StartProfile(SessionId session, const session::ProfileOptio
 
 void TraceRecording::StopProfile(SessionId session, ResultCallback<session::ClusterProfile> done) {
   if (underway_ == nullptr || underway_->session != session || underway_->stopping) {
-    return Answer(std::move(done), absl::StatusOr<session::ClusterProfile>(absl::FailedPreconditionError(
-                                       absl::StrCat("this session records no profile; one is given up after ",
-                                                    absl::FormatDuration(session::kLongestProfile),
-                                                    ", and a user's also when an operator records"))));
+    return Answer(std::move(done),
+                  absl::StatusOr<session::ClusterProfile>(absl::FailedPreconditionError(absl::StrCat(
+                      "this session records no profile; one is given up after ", absl::FormatDuration(session::kLongestProfile),
+                      ", and a user's also when an operator records, or after ",
+                      absl::FormatDuration(session::kUndisturbedProfile), " when another user does"))));
   }
   underway_->stopping = true;
   underway_->profiled = std::move(done);

@@ -1,8 +1,11 @@
 // TraceRecording: records a trace of the whole cluster. All processes start and stop recording, and their events are converted to
-// the controller's clock. At most one recording runs at a time: an operator's takes the place of a user's.
+// the controller's clock. At most one recording runs at a time: an operator's takes the place of a user's, and a user's that of another's which has
+// lasted for a while.
 //
-// A profile is a recording of which each host also makes an XSpace (worker/execute/profiles.h). It belongs to a session: that session alone stops
-// and reads it. The hosts keep the XSpaces, and this passes on one piece at a time, so the controller's memory does not grow with them.
+// A profile is a recording from which each host also makes an XSpace, the format of XProf (worker/execute/profiles.h). It belongs to the session
+// that started it, which alone stops and reads it. The hosts keep the XSpaces. The controller passes them on piece by piece, and keeps none.
+//
+// A profile of `everything` (session::ProfileOptions) is for operators; any other profile has the events of its own session only.
 //
 // Invariants:
 //   TRC-1  a profile that is not of everything gets no event of another session, and no trace
@@ -60,9 +63,10 @@ class TraceRecording {
   };
   using Wanted = ::pathways::v1::HostConfig::Recording;
 
-  // Returns whether a recording may begin, of everything or of one session. The first gives up a recording of the second kind: only operators see
-  // everything, and no user may keep them from it. FAILED_PRECONDITION: another runs.
-  absl::Status MakeWay(bool everything);
+  // Returns whether a recording of this session may begin (none: of an operator's tool). A recording of everything gives up one of a session: only operators
+  // see everything, and no user may keep them from it. One of a session gives up another's that has lasted for session::kUndisturbedProfile: no user may
+  // keep the others from theirs. FAILED_PRECONDITION: another runs.
+  absl::Status MakeWay(bool everything, SessionId session);
   // Makes all processes record. `begun` runs when the controller itself does, or would, if the recording had not been dropped (`still`).
   void Begin(Wanted wanted, std::shared_ptr<Underway> underway, std::function<void(bool still)> begun);
   void Gather(absl::Duration timeout);

@@ -22,6 +22,7 @@ double ClockAhead(const ::pathways::v1::Examination& host, absl::Time asked, abs
 struct StatusGatherer::Asked {
   User user;
   ResultCallback<StatusReport> done;
+  bool examine;
   int left;  // questions without an answer
   Housekeeping::MetricsByHost metrics = {};
   Housekeeping::ExaminationsByHost examinations = {};
@@ -30,7 +31,7 @@ struct StatusGatherer::Asked {
 };
 
 void StatusGatherer::Gather(User user, bool examine, ResultCallback<StatusReport> done) {
-  auto asked = std::make_shared<Asked>(Asked{std::move(user), std::move(done), examine ? 2 : 1});
+  auto asked = std::make_shared<Asked>(Asked{std::move(user), std::move(done), examine, examine ? 2 : 1});
   const ClusterOptions& options = context_.options();
   if (options.wall_clock) asked->when = options.wall_clock();
   const auto answered = [this, alive = std::weak_ptr<bool>(alive_), asked] {
@@ -41,6 +42,7 @@ void StatusGatherer::Gather(User user, bool examine, ResultCallback<StatusReport
     answered();
   });
   if (!examine) return;
+  examined_ = context_.Now();
   housekeeping_->GatherExaminations(options.status_timeout, [asked, answered](auto examinations) {
     asked->examinations = std::move(examinations);
     answered();
@@ -50,7 +52,19 @@ void StatusGatherer::Gather(User user, bool examine, ResultCallback<StatusReport
 void StatusGatherer::OnAnswer(const std::shared_ptr<Asked>& asked) {
   if (--asked->left > 0) return;
   if (context_.options().wall_clock) asked->heard = context_.options().wall_clock();
+  Keep(*asked);
   context_.Post([this, asked] { std::move(asked->done)(MakeReport(*asked)); });
+}
+
+void StatusGatherer::Keep(const Asked& asked) {
+  const absl::Time now = context_.Now();
+  for (const auto& [host, examination] : asked.examinations) {
+    Examined& examined = machines_[host];
+    examined = {now, examination};
+    examined.examination.clear_launches();
+    if (context_.options().wall_clock) examined.clock_ahead_seconds = ClockAhead(examination, asked.when, asked.heard);
+  }
+  std::erase_if(machines_, [now](const auto& one) { return now - one.second.when > kExaminedFor; });
 }
 
 StatusReport StatusGatherer::MakeReport(const Asked& asked) const {
@@ -65,9 +79,13 @@ void StatusGatherer::AddAnswers(const Asked& asked, StatusReport* report) const 
   const absl::Time now = context_.Now();
   for (auto& [host, status] : report->hosts) {
     if (auto it = asked.metrics.find(host); it != asked.metrics.end()) status.metrics = it->second;
-    if (auto it = asked.examinations.find(host); it != asked.examinations.end()) {
-      status.examination = it->second;
-      if (context_.options().wall_clock) status.clock_ahead_seconds = ClockAhead(it->second, asked.when, asked.heard);
+    // A host that was asked this time and did not answer has none, whatever it answered before.
+    const auto known = machines_.find(host);
+    if (known != machines_.end() && (!asked.examine || asked.examinations.contains(host))) {
+      status.examination = known->second.examination;
+      status.clock_ahead_seconds = known->second.clock_ahead_seconds;
+      if (const int64_t ends = status.examination->certificate_ends_seconds(); ends != 0 && context_.options().wall_clock)
+        status.certificate_seconds = absl::ToDoubleSeconds(absl::FromUnixSeconds(ends) - context_.options().wall_clock());
     }
     if (const Housekeeping::Health* health = housekeeping_->HealthOf(host); health != nullptr) {
       status.health = health->report;

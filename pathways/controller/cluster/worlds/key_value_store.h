@@ -1,11 +1,11 @@
-// KeyValueStore: the keys and values of one world of device runtimes (world.proto), and those who wait for a key. Pure: the owner brings
-// the time.
+// KeyValueStore: the keys and values of one world of device runtimes (world.proto), and the requests that wait for a key. Pure: the owner
+// passes in the time.
 //
 // Invariants:
 //   KV-1  a key gets one value, once; the same value again is no error, because a request may be repeated
 //   KV-2  a wait ends once: with the value, at its deadline, by End, or, unanswered, by Forget. Callbacks run inside the call that ends the
 //         wait, after the store has changed, so they may call the store
-//   KV-3  no more memory is taken than the limits say, whatever is asked. A value is in memory once, however many get it
+//   KV-3  no request takes more memory than the limits say. A value is in memory once, however many wait for it
 //   KV-4  every error names the key
 #pragma once
 
@@ -55,7 +55,7 @@ class KeyValueStore {
   // Ends all waits with this error, and from now on those for keys without a value as soon as they begin.
   void End(const absl::Status& why);
 
-  // Returns the earliest deadline of a wait; infinite if nobody waits.
+  // Returns the earliest deadline of a wait; infinite if there is none.
   absl::Time next_deadline() const { return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first.first; }
   size_t waits() const { return waits_.size(); }
   size_t bytes() const { return bytes_; }

@@ -37,7 +37,7 @@ class Worlds {
  public:
   static constexpr uint32_t kMostHosts = 65536;
   static constexpr size_t kMostNameBytes = 1024;
-  static constexpr absl::Duration kLatest = absl::Milliseconds(100);  // a wait ends so long after its deadline
+  static constexpr absl::Duration kLatest = absl::Milliseconds(100);  // from a wait's deadline to its end, at most
 
   // `links` outlives this.
   Worlds(ClusterContext context, PeerLinks* links) : context_(std::move(context)), links_(links) {}

@@ -29,8 +29,7 @@ class ArrayCopier {
 
   // Adds one array with the contents of `source`. REQUIRES: `source` is no error, and has the type and shape of `spec`.
   absl::Status ReshardOne(Handle result, const ArrayEntry& source, const SpecPtr& spec, CopySemantics semantics);
-  // Returns the names that one array of a request may need, whether or not its source is an error, or is there already. `pieces`: the most
-  // that its plan can have.
+  // Returns the most names that one array of a request may need, for any state of its source. `pieces`: the most that its plan can have.
   static NameNeed NeedOf(uint64_t pieces);
 
  private:

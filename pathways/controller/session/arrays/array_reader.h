@@ -1,5 +1,5 @@
-// ArrayReader: what a client reads of its arrays: whether they are ready, their contents and their descriptions. Contents go to a host
-// buffer (HostBufferStore), with an answer, or on a lane (SessionLanes). A read waits until its array has settled (PendingReads), and
+// ArrayReader: answers a client's reads of its arrays: whether they are ready, their contents, their descriptions. Contents go to a host
+// buffer (HostBufferStore), into the answer, or on a lane (SessionLanes). A read waits until its array has settled (PendingReads), and
 // for the host callbacks of the computation that made it. Strand-confined.
 #pragma once
 

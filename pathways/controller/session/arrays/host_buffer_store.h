@@ -1,5 +1,5 @@
-// HostBufferStore: the bytes of one client that the controller holds: those that the client sends before or after the request that
-// names them, and those that were fetched for the client to pick up. A buffer is in one of three states (arrays/host_buffers.h).
+// HostBufferStore: the bytes of one client that the controller holds. Either the client sends them, before or after the request that
+// names them, or they were fetched for the client to pick up. A buffer is in one of three states (arrays/host_buffers.h).
 //
 // Arrays are made of buffers (ArrayMaker) and buffers are filled from arrays (ArrayReader). Both call the store, which knows neither.
 // StagingAdmission decides which buffers the client may send now.

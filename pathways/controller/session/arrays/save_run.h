@@ -33,7 +33,7 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
     buffers::LogicalArray::Ref effects;  // may be null
     std::shared_ptr<const buffers::ArraySpec> spec;
   };
-  // The names that the save of so many arrays needs: a host writes each with one command, and commits and drops with one each.
+  // Returns the names that a save of this number of arrays needs. A host writes each array with one command, and commits and drops with one each.
   static NameNeed Need(size_t arrays) { return {1, arrays + 2}; }
   // `open` expires with the session, which is `user`'s. `done` runs once, maybe inside Start.
   SaveRun(Fabric* fabric, SessionId session, NameScope names, std::weak_ptr<bool> open, std::string user, std::string location,
@@ -57,7 +57,7 @@ class SaveRun : public std::enable_shared_from_this<SaveRun> {
   Fabric* const fabric_;
   const SessionId session_;
   NameScope names_;
-  const OpId commit_op_, drop_op_;  // so that one host never has both under one name, whatever the other hosts answer
+  const OpId commit_op_, drop_op_;  // two names: one host may get both commands
   const std::weak_ptr<bool> open_;
   const std::string user_;
   const std::string location_;

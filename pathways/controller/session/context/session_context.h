@@ -1,5 +1,5 @@
-// SessionContext: what all parts of a session use: its number, the hosts (Fabric), its devices, its arrays and the names of what it makes,
-// with the operations on them that several parts need.
+// SessionContext: the state of a session that all its parts share: its number, the hosts (Fabric), its devices, its arrays, and the names of
+// the objects that it makes on hosts. It has the operations on these that several parts need.
 //
 // A part gets the context, and the other parts that it uses, as pointers. SessionImpl owns them all and declares a part after those
 // that it uses, so they outlive it. A callback that may run after the session's end holds `alive` and does nothing once that has

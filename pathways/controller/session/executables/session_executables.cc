@@ -218,7 +218,7 @@ void SessionExecutables::Describe(Handle executable, ::pathways::v1::Describe::W
   const program::Executable& record = *(*entry)->record;
   Command command;
   auto& describe = *command.mutable_describe();
-  describe.set_query(fabric_->NextId());
+  describe.set_query(context_->names().now().NextId());
   describe.set_executable(record.id.v);
   describe.set_what(what);
   fabric_->descriptions().Add(describe.query(), record.hosts.front(), context_->id(),

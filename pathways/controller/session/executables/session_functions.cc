@@ -1,8 +1,10 @@
 #include "pathways/controller/session/executables/session_functions.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/dispatch/plan_execute.h"
@@ -22,6 +24,31 @@ absl::StatusOr<program::Value> ValueOf(const buffers::ArraySpec& spec) {
   PW_ASSIGN_OR_RETURN(value.shard_dims, spec.sharding.ShardDims(spec.dims, 0));
   value.memory_kind = spec.sharding.memory_kind();
   return value;
+}
+
+// Returns the function with other devices: `places`, in the order of its own.
+HostFunction OnPlaces(const HostFunction& function, const std::vector<DeviceId>& places) {
+  absl::flat_hash_map<DeviceId, DeviceId> place_of;
+  for (size_t i = 0; i < places.size(); ++i) place_of[function.devices[i]] = places[i];
+  HostFunction there;
+  there.name = function.name;
+  there.devices = places;
+  const auto move = [&](DeviceId device) { return place_of.at(device); };
+  for (const buffers::ArraySpec& spec : function.inputs) there.inputs.push_back(OnDevices(spec, move));
+  for (const buffers::ArraySpec& spec : function.outputs) there.outputs.push_back(OnDevices(spec, move));
+  return there;
+}
+
+// Parses a client's function, and sets the devices of the request if it names none.
+absl::StatusOr<HostFunction> ParseFunction(CompileRequest& request) {
+  PW_ASSIGN_OR_RETURN(HostFunction function, session::ParseHostFunction(request.program));
+  if (!function.physical.empty())
+    return absl::InvalidArgumentError(absl::StrCat("the Python function ", function.name,
+                                                   " names physical devices, which only the controller knows"));
+  if (request.devices.empty()) request.devices = function.devices;
+  if (request.devices.size() == function.devices.size()) return function;
+  return absl::InvalidArgumentError(absl::StrCat("the Python function ", function.name, " on ", function.devices.size(),
+                                                 " devices cannot run on ", request.devices.size()));
 }
 
 // Sets the fields of the record that the function determines.
@@ -77,13 +104,8 @@ SessionFunctions::SessionFunctions(SessionContext* context, PendingReads* reads,
 SessionFunctions::~SessionFunctions() = default;
 
 absl::StatusOr<program::Executable> SessionFunctions::Check(const HostFunction& function) const {
-  for (DeviceId device : function.devices) {
-    if (!resource::IsVirtual(device)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("the Python function ", function.name, " is to run on ", ToString(device),
-                     ", a device of a virtual slice, which is not supported: run it on devices of jax.devices()"));
-  }
   PW_RETURN_IF_ERROR(context_->devices().Check(function.devices));
+  PW_RETURN_IF_ERROR(context_->devices().CheckApart(function.devices));
   for (DeviceId id : function.devices) {
     const resource::Device& device = *fabric_->topology().FindDevice(id);
     if (device.description.kind == resource::kCpuDeviceKind) continue;
@@ -97,19 +119,20 @@ absl::StatusOr<program::Executable> SessionFunctions::Check(const HostFunction& 
   program::Executable record;
   record.id = ExecutableId(fabric_->NextId());
   record.owner = context_->id();
-  record.devices = record.physical = function.devices;
+  record.devices = function.devices;
+  record.physical = context_->devices().PhysicalOf(function.devices);
   PW_ASSIGN_OR_RETURN(record.hosts, dispatch::HostsOfComputation(fabric_->topology(), function.devices));
   PW_RETURN_IF_ERROR(FillRecord(function, &record));
   return record;
 }
 
-Command SessionFunctions::LoadCommand(const program::Executable& record, const CompileRequest& request) const {
+Command SessionFunctions::LoadCommand(const program::Executable& record, size_t bytes) const {
   Command command;
   auto& compile = *command.mutable_compile();
   compile.set_executable(record.id.v);
   compile.set_session(context_->id().v);
-  compile.set_format(request.format);
-  compile.set_program_bytes(request.program.size());
+  compile.set_format(session::kHostFunctionFormat);
+  compile.set_program_bytes(bytes);
   const resource::Topology& topology = fabric_->topology();
   for (DeviceId id : record.physical) {
     const resource::Device& device = *topology.FindDevice(id);
@@ -122,13 +145,19 @@ Command SessionFunctions::LoadCommand(const program::Executable& record, const C
 }
 
 void SessionFunctions::Compile(CompileRequest request, ResultCallback<Info> done) {
-  absl::StatusOr<HostFunction> function = session::ParseHostFunction(request.program);
+  absl::StatusOr<HostFunction> function = ParseFunction(request);
   if (!function.ok()) return context_->Answer<Info>(std::move(done), function.status());
-  absl::StatusOr<program::Executable> record = Check(*function);
+  absl::StatusOr<program::Executable> record = Check(OnPlaces(*function, request.devices));
   if (!record.ok()) return context_->Answer<Info>(std::move(done), record.status());
+  Bytes payload = request.program;
+  if (record->physical != function->devices) {
+    function->physical = record->physical;
+    payload = Bytes::FromString(session::SerializeHostFunction(*function));
+    function->physical.clear();
+  }
   function->text.clear();               // the request has it
   lanes_->OpenForCalls(record->hosts);  // for what the processes print
-  Command command = LoadCommand(*record, request);
+  Command command = LoadCommand(*record, payload.size());
   const std::vector<HostId> all = fabric_->topology().hosts();
   auto pending = std::make_shared<Pending>();
   pending->record = *std::move(record);
@@ -144,7 +173,7 @@ void SessionFunctions::Compile(CompileRequest request, ResultCallback<Info> done
                             });
     const auto self = std::find(all.begin(), all.end(), host) - all.begin();
     command.mutable_compile()->mutable_function_hosts()->set_self(static_cast<uint32_t>(self));
-    fabric_->outbox().Add(host, command, {request.program});
+    fabric_->outbox().Add(host, command, {payload});
   }
 }
 
@@ -152,6 +181,11 @@ void SessionFunctions::OnLoaded(Pending& pending) {
   if (!pending.status.ok()) {
     table_->DropFromHosts(pending.record);  // some hosts may have it
     return context_->Answer<Info>(std::move(pending.done), pending.status);
+  }
+  // The slice of the devices may have moved meanwhile, or is released.
+  if (context_->devices().PhysicalOf(pending.record.devices) != pending.record.physical) {
+    table_->DropFromHosts(pending.record);
+    return Compile(*pending.source, std::move(pending.done));
   }
   ExecutableEntry entry;
   entry.record = std::make_shared<const program::Executable>(std::move(pending.record));
@@ -239,6 +273,49 @@ void SessionFunctions::Launch(const Call& call) {
     outgoing.commands.emplace_back(host, std::move(command));
   }
   SendInOrder(call.stream, std::move(outgoing));
+}
+
+void SessionFunctions::LaunchNode(NameScope& names, const NodeCall& call) {
+  struct Ending {
+    size_t left;
+    absl::Status status;
+    std::function<void(const absl::Status&)> done;
+    void EndOne(const absl::Status& one) {
+      status.Update(one);
+      if (--left == 0) done(status);
+    }
+  };
+  const program::Executable& record = call.function;
+  std::vector<ArrayId> args, results;
+  for (const SessionContext::Record& arg : call.args) args.push_back(arg->id());
+  for (const SessionContext::Record& result : call.results) {
+    results.push_back(result->id());
+    fabric_->gangs().Await(result);
+  }
+  dispatch::ExecuteCall plan;
+  plan.session = context_->id();
+  plan.executable = &record;
+  plan.args = args;
+  plan.results = results;
+  plan.stream = call.stream;
+  const auto waiting = std::make_shared<const WeakArrays>(call.results.begin(), call.results.end());
+  const auto ending = std::make_shared<Ending>(Ending{record.hosts.size(), absl::OkStatus(), call.done});
+  for (HostId host : record.hosts) {
+    if (!fabric_->outbox().HasHost(host)) {
+      const absl::Status lost = fabric_->losses().Of(host);
+      for (const SessionContext::Record& result : call.results) result->Poison(lost);
+      ending->EndOne(lost);
+      continue;
+    }
+    for (const SessionContext::Record& result : call.results) result->Expect(1);
+    const OpId op = names.NextOp(host);
+    fabric_->ops().Add(host, op, waiting,
+                       [ending](const absl::Status& status, std::optional<double>) { ending->EndOne(status); });
+    Command command = dispatch::MakeExecute(plan, op);
+    command.mutable_execute()->set_location(call.location);
+    fabric_->outbox().AddNow(host, std::move(command));
+    if (fabric_->recorder().on()) context_->Trace(host, op, record.name);
+  }
 }
 
 void SessionFunctions::AddStringArguments(const Call& call, Outgoing* outgoing) const {

@@ -3,6 +3,10 @@
 // Hosts load functions like programs. A call is one Execute to each host that has shards of the arrays. It is no gang and takes no turn on the
 // devices: computations that read its results are granted when it has ended.
 //
+// A node of a program calls a function the same way, between the commands of the program's other nodes, without strings (LaunchNode). A function on
+// devices of virtual slices runs on the hosts of the physical devices, to which its hosts bind the devices that its text names. It is loaded anew
+// where the slice moves.
+//
 // Arrays of strings are in the controller (arrays/string_arrays.h). As arguments they travel with the command; while the client has not sent them,
 // the command waits, and those of the same stream behind it. Strings that a function makes come shard by shard as answers to questions
 // (Execute.string_results).
@@ -12,8 +16,10 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,6 +52,19 @@ class SessionFunctions {
   };
   // REQUIRES: the arguments have been checked, and the hosts are there.
   void Launch(const Call& call);
+
+  // A call by a node of a program. It is sent at once: the program's later nodes name its results. So it may overtake calls of its stream that wait
+  // for strings.
+  struct NodeCall {
+    const program::Executable& function;
+    std::string location;  // of the node, for errors
+    uint64_t stream;
+    std::vector<SessionContext::Record> args;
+    std::vector<SessionContext::Record> results;  // new, with one completion outstanding, which the caller gives
+    std::function<void(const absl::Status&)> done;  // called when all hosts have ended it
+  };
+  // `names`: has an op. REQUIRES: the arguments have the specs of the function's.
+  void LaunchNode(NameScope& names, const NodeCall& call);
   // Drops a function from its hosts, after the calls that came before.
   void Drop(std::shared_ptr<const program::Executable> function);
 
@@ -54,7 +73,7 @@ class SessionFunctions {
   struct Outgoing;
   using StringQueries = std::map<HostId, std::vector<::pathways::v1::Execute::StringResult>>;
   absl::StatusOr<program::Executable> Check(const session::HostFunction& function) const;
-  ::pathways::v1::Command LoadCommand(const program::Executable& record, const CompileRequest& request) const;
+  ::pathways::v1::Command LoadCommand(const program::Executable& record, size_t bytes) const;
   void OnLoaded(Pending& pending);
   void AwaitStrings(Handle result, uint32_t index, const SessionContext::SpecPtr& spec, StringQueries* queries);
   void AddOp(const Call& call, HostId host, OpId op, const std::shared_ptr<WeakArrays>& waiting);

@@ -3,6 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/controller/testing/test_cluster.h"
+#include "pathways/program/op_sharding.h"
 
 namespace pw::controller {
 namespace {
@@ -50,6 +51,43 @@ struct PythonCluster {
 
   TestCluster t;
 };
+
+// A program that calls the function on its argument: arg -> f -> result, if it `has_result`.
+::pathways::v1::Program Calling(const std::string& toy, bool has_result) {
+  ::pathways::v1::Program program;
+  program.set_name("step");
+  const buffers::ArraySpec rows = PythonCluster::Rows();
+  auto* f = program.add_executables();
+  auto* sharding = program.add_shardings();
+  for (DeviceId device : rows.sharding.devices()) {
+    f->add_devices(device.v);
+    sharding->add_devices(device.v);
+  }
+  sharding->set_op_sharding(program::ShardingToOpSharding(rows.sharding).SerializeAsString());
+  f->set_format(session::kHostFunctionFormat);
+  f->set_module(TestCluster::Toy(toy, 1, has_result ? 1 : 0, 4).SerializeAsString());
+  f->set_num_replicas(1);
+  f->set_num_partitions(4);
+  const auto type = [](auto* type) {
+    type->set_dtype(static_cast<int>(buffers::DType::kU8));
+    for (int d = 0; d < 2; ++d) type->add_dims(4);
+  };
+  type(program.add_nodes()->mutable_arg());
+  auto* node = program.add_nodes();
+  node->set_location("train.py:3 in step");
+  node->mutable_host_compute()->set_function("f");
+  node->mutable_host_compute()->add_inputs(0);
+  type(node->mutable_host_compute()->add_takes());
+  if (!has_result) return program;
+  type(node->mutable_host_compute()->add_outputs());
+  program.add_nodes()->mutable_result()->set_input(1);
+  return program;
+}
+
+absl::StatusOr<Info> LoadProgram(TestCluster& t, const ::pathways::v1::Program& program) {
+  return t.Await<Info>(
+      [&](auto done) { t.session->CompileProgram(Bytes::FromString(program.SerializeAsString()), std::move(done)); });
+}
 
 const Command* Last(const FakeWorker& worker, Command::KindCase kind) {
   for (auto it = worker.log.rbegin(); it != worker.log.rend(); ++it) {
@@ -189,6 +227,60 @@ TEST(SessionFunctionsTest, ALostHostFailsWhatItWasToMake) {
   c.t.workers[1]->Die();
   EXPECT_FALSE(c.t.Ready({2}).ok());
   EXPECT_THAT(std::string(c.t.Ready({3}).message()), HasSubstr("w1"));
+}
+
+TEST(SessionFunctionsTest, ANodeOfAProgramIsSentAtOnceWithItsPlaceInTheProgram) {
+  PythonCluster c;
+  const auto program = LoadProgram(c.t, Calling("copy", true));
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_TRUE(c.t.Put(1, c.Rows(), "0123456789abcdef").ok());
+  c.t.Run();
+  for (const auto& worker : c.t.workers) worker->hold_done = true;
+  ASSERT_TRUE(c.Call(*program, 1, {2}, 77).ok());
+  c.t.Run();
+  for (const auto& worker : c.t.workers) {
+    ASSERT_EQ(worker->Count(Command::kExecute), 1);
+    const auto& execute = Last(*worker, Command::kExecute)->execute();
+    EXPECT_EQ(execute.stream(), 77u);
+    EXPECT_EQ(execute.grant(), 0u);
+    EXPECT_EQ(execute.location(), "node 1 of step: train.py:3 in step");
+  }
+  EXPECT_TRUE(c.t.session->DestructExecutable((*program)->handle).ok());
+  c.t.Run();
+  EXPECT_EQ(c.t.workers[0]->num_executables(), 1u) << "a run in flight needs it";
+}
+
+TEST(SessionFunctionsTest, ANodeThatFailsFailsTheRun) {
+  PythonCluster c;
+  ASSERT_TRUE(c.t.Put(1, c.Rows(), "0123456789abcdef").ok());
+  for (const std::string toy : {"fail", "copy"}) {
+    const auto program = LoadProgram(c.t, Calling(toy, false));
+    ASSERT_TRUE(program.ok()) << program.status();
+    ExecuteRequest request;
+    request.executable = (*program)->handle;
+    request.args = {1};
+    request.status = 9;
+    ASSERT_TRUE(c.t.session->Execute(request).ok());
+    const auto run = c.t.Await<RunResult>([&](auto done) { c.t.session->FetchExecuteResult(9, std::move(done)); });
+    EXPECT_EQ(run.status(), toy == "fail" ? absl::ResourceExhaustedError("toy failure") : absl::OkStatus());
+    EXPECT_TRUE(c.t.session->DestructExecutable((*program)->handle).ok());
+    c.t.Run();
+    EXPECT_EQ(c.t.workers[0]->num_executables(), 0u);
+  }
+}
+
+TEST(SessionFunctionsTest, AProgramWhoseFunctionIsRefusedOrDoesNotFitNamesTheNode) {
+  PythonCluster c;
+  EXPECT_EQ(LoadProgram(c.t, Calling("refuse", false)).status(),
+            absl::InvalidArgumentError("toy refusal [at node 1 of step: train.py:3 in step]"));
+  auto other = Calling("copy", true);
+  other.mutable_nodes(1)->mutable_host_compute()->mutable_takes(0)->set_dims(0, 8);
+  EXPECT_THAT(std::string(LoadProgram(c.t, other).status().message()),
+              HasSubstr("input 0 of the Python function f is u8[4,4] over 4 devices instead of u8[8,4]"));
+  auto unused = Calling("copy", true);
+  *unused.add_executables() = unused.executables(0);
+  EXPECT_THAT(std::string(LoadProgram(c.t, unused).status().message()), HasSubstr("a Python function that no node calls"));
+  EXPECT_EQ(c.t.workers[0]->num_executables(), 0u);
 }
 
 TEST(SessionFunctionsTest, WhatDoesNotFitIsRefused) {

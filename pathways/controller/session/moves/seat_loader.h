@@ -1,6 +1,6 @@
-// SeatLoader: a host has taken the seat of one that was lost (resource/topology.h, TO-7). The session's executables for the devices
-// there are compiled again, for the new host. So are those that were compiled on stand-ins for the empty seat (SessionExecutables).
-// Then its programs are made anew. The arrays that were lost stay lost.
+// SeatLoader: loads a session's programs on a host that has taken the seat of a lost one (resource/topology.h, TO-7). The executables for
+// the devices there are compiled again, for the new host. So are those that were compiled on stand-ins for the empty seat
+// (SessionExecutables). Then the programs of many nodes are made anew. The arrays that were lost stay lost.
 //
 // Invariant ES-1: until all are loaded, the devices stay lost for this session. So a client never finds a device there without its
 // own programs.
@@ -26,7 +26,7 @@ class SeatLoader {
              SessionPrograms* programs)
       : context_(context), executable_table_(executable_table), executables_(executables), programs_(programs) {}
 
-  // Uses of these devices get `until_loaded` until the programs are loaded there.
+  // Begins to load the programs. Uses of these devices get `until_loaded` until all are loaded there.
   void OnSeatTaken(const std::vector<DeviceId>& devices, const absl::Status& until_loaded);
   // The devices were lost again. Compilations that were under way for them fail by themselves.
   void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost);

@@ -41,7 +41,7 @@ class SessionMover {
   // Compiles the executables on these devices for their new places. `done` runs once, maybe inside the call. OK: the caller calls Move
   // in the same turn of the strand, else Abandon. REQUIRES: !moving().
   void Prepare(const DeviceMapping& to, StatusCallback done);
-  void Abandon();
+  void Abandon();  // drops what was prepared: the devices stay where they are
   // Binds the devices to their new places and copies everything on them there. Returns the arrays in flight.
   std::vector<Record> Move(const DeviceMapping& to);
   bool moving() const { return preparation_ != nullptr; }

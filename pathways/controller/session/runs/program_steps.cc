@@ -34,6 +34,7 @@ struct ProgramSteps::StepsRun {
   std::unique_ptr<Turns> turns;     // null: all steps have begun at once
   NameScope names;                  // for its arguments and results
   std::vector<NameScope> names_of;  // for each step
+  uint64_t stream;                  // of its functions on hosts
 };
 
 struct ProgramSteps::HostCallRun {
@@ -56,11 +57,12 @@ struct ProgramSteps::SelectRun {
 };
 
 ProgramSteps::StepsRef ProgramSteps::NewRun(const std::shared_ptr<const ProgramEntry>& entry, NameScope names,
-                                            std::vector<Record> results, const std::shared_ptr<ExecuteRun>& run) {
+                                            std::vector<Record> results, const std::shared_ptr<ExecuteRun>& run,
+                                            uint64_t stream) {
   std::vector<NameScope> names_of;
   for (const NameNeed& need : entry->steps->needs) names_of.push_back(names.Take(need));
   return std::make_shared<StepsRun>(StepsRun{entry, std::vector<Record>(entry->steps->cut.specs.size()), std::move(results), run,
-                                             nullptr, std::move(names), std::move(names_of)});
+                                             nullptr, std::move(names), std::move(names_of), stream});
 }
 
 // REQUIRES: the step is one of the run's program.
@@ -69,9 +71,9 @@ NameScope& ProgramSteps::NamesOf(StepsRun& steps, const Step& step) {
 }
 
 void ProgramSteps::Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
-                         const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run) {
+                         const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run, uint64_t stream) {
   const program::Cut& cut = entry->steps->cut;
-  StepsRef steps = NewRun(entry, std::move(names), results, run);
+  StepsRef steps = NewRun(entry, std::move(names), results, run, stream);
   if (fabric_->sequential_dispatch()) return StartInTurn(std::move(steps), args);
   TakeArgs(*steps, args, false);
   for (const Step& step : cut.steps) StartStep(steps, step);
@@ -92,9 +94,13 @@ void ProgramSteps::TakeOver(const ProgramEntry& entry, std::vector<Record>& args
 
 void ProgramSteps::StartStep(const StepsRef& steps, const Step& step) {
   if (step.part >= 0) return StartPart(steps, step);
-  const bool calls = steps->entry->program().nodes[step.node].kind == NodeKind::kHostCall;
-  return calls ? StartHostCall(steps, step) : StartSelect(steps, step);
+  const NodeKind kind = steps->entry->program().nodes[step.node].kind;
+  if (kind == NodeKind::kHostCompute) return StartFunction(steps, step);
+  return kind == NodeKind::kHostCall ? StartHostCall(steps, step) : StartSelect(steps, step);
 }
+
+// Returns a stream for the functions of a branch. A client's stream is the id of a thread, so it is none of these.
+uint64_t ProgramSteps::StreamOfBranch(NameScope& names) { return names.NextId() | uint64_t{1} << 63; }
 
 // Takes the run's arguments. With `all_named_anew`, all that are not donated get names of their own: the client still has handles
 // for them, and may donate them to a computation that overwrites them.
@@ -129,6 +135,29 @@ void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (part->arguments[i].donated) args[i]->Donate();
   }
+}
+
+void ProgramSteps::StartFunction(const StepsRef& steps, const Step& step) {
+  StepsRun& run = *steps;
+  const ProgramEntry& entry = *run.entry;
+  NameScope& names = NamesOf(run, step);
+  const program::Executable& function = *entry.typed->executables[entry.program().nodes[step.node].executable];
+  SessionFunctions::NodeCall call{function, entry.program().Describe(step.node), run.stream, {}, {}, nullptr};
+  for (int value : step.inputs) call.args.push_back(run.values[value]);
+  for (int value : step.outputs) {
+    call.results.push_back(arrays_.New(names, entry, value));
+    run.values[value] = call.results.back();
+  }
+  if (run.run != nullptr) ++run.run->missing;
+  call.done = [this, alive = context_->alive(), steps](const absl::Status& status) {
+    if (alive.expired()) return;
+    EndRun(steps->run, status);
+    if (steps->turns == nullptr) return;
+    --steps->turns->under_way;
+    Advance(steps);
+  };
+  functions_->LaunchNode(names, call);
+  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
 }
 
 void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
@@ -258,7 +287,7 @@ void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
   const program::Program& program = entry.program();
   NameScope& names = NamesOf(*run, step);
   NameScope branch = names.Take(entry.steps->LargestOf(program.nodes[step.node].branches));
-  NameScope end = names.Take({step.outputs.size(), step.outputs.size()});
+  NameScope end = names.Take({step.outputs.size() + 1, step.outputs.size()});
   auto select = std::make_shared<SelectRun>(SelectRun{run, step.node, {}, {}, std::move(branch), std::move(end)});
   for (size_t i = 1; i < step.inputs.size(); ++i) {
     const int value = step.inputs[i];
@@ -297,7 +326,8 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
   if (status.ok() && select.steps->turns != nullptr) return StartBranchInTurn(branch, run);
   std::vector<Record> results;
   for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(arrays_.NewResult(select.end, *branch, i));
-  if (status.ok()) Start(branch, std::move(select.branch), select.inputs, results, select.steps->run);
+  if (status.ok())
+    Start(branch, std::move(select.branch), select.inputs, results, select.steps->run, StreamOfBranch(select.end));
   for (size_t i = 0; i < select.outputs.size(); ++i) {
     if (status.ok())
       arrays_.Fulfil(select.end, select.outputs[i], results[i]);
@@ -366,7 +396,8 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
 
 void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch,
                                      const std::shared_ptr<SelectRun>& select) {
-  StepsRef steps = NewRun(branch, std::move(select->branch), {}, select->steps->run);
+  StepsRef steps =
+      NewRun(branch, std::move(select->branch), {}, select->steps->run, StreamOfBranch(select->end));
   steps->turns = std::make_unique<Turns>();
   steps->turns->place = select->steps->turns->place;
   for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(arrays_.NewResult(select->end, *branch, r));

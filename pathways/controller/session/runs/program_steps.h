@@ -1,12 +1,16 @@
-// ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, and choices
-// between branches (program/cut.h). Such a node needs the values of its inputs. SessionPrograms owns it. It
-// uses GraphPrograms for the parts of a program, and the session's waiting reads and lanes for nodes that call functions.
+// ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, choices between
+// branches, and Python functions on hosts (program/cut.h). SessionPrograms owns it. It uses GraphPrograms for the parts of a program, the
+// session's waiting reads and lanes for nodes that call functions of the client, and SessionFunctions for those on hosts.
 //
 // A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
 // *expected* arrays on their hosts (worker/execute/expectations.h). So the nodes that read them can be sent too; the scheduler
 // grants none of these nodes before the arrays exist. The hosts send up the values that a waiting node needs. Then the function
 // is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
-// dispatched one after another.
+// dispatched one after another. A function on hosts needs no value here: it is sent at once, as one command to each of its hosts, which
+// wait there for its inputs. The scheduler grants no node that reads its outputs before it has ended.
+//
+// The functions on hosts of a run are calls of the client's thread (ExecuteRequest::stream): hosts run them in the order of the program,
+// and those of different runs in the order of the runs. Those of a branch have an order of their own, for an earlier call may wait for the branch.
 //
 // With sequential dispatch, steps are taken one after another, and the nodes of a part like those of
 // any program (sequential_run.h). Then all results of the run are expected arrays, not just the outputs of waiting nodes.
@@ -28,6 +32,7 @@
 // Lives on its session's strand. Callbacks in flight hold it weakly, by the session's `alive`.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -38,6 +43,7 @@
 #include "pathways/controller/session/context/run_results.h"
 #include "pathways/controller/session/context/session_context.h"
 #include "pathways/controller/session/context/session_lanes.h"
+#include "pathways/controller/session/executables/session_functions.h"
 #include "pathways/controller/session/runs/graph_programs.h"
 #include "pathways/controller/session/runs/step_arrays.h"
 
@@ -48,16 +54,23 @@ class ProgramSteps {
   using Record = SessionContext::Record;
 
   // All must outlive this.
-  ProgramSteps(SessionContext* context, PendingReads* reads, SessionLanes* lanes, GraphPrograms* graphs)
-      : context_(context), fabric_(context->fabric()), reads_(reads), lanes_(lanes), graphs_(graphs), arrays_(context, lanes) {}
+  ProgramSteps(SessionContext* context, PendingReads* reads, SessionLanes* lanes, SessionFunctions* functions,
+               GraphPrograms* graphs)
+      : context_(context),
+        fabric_(context->fabric()),
+        reads_(reads),
+        lanes_(lanes),
+        functions_(functions),
+        graphs_(graphs),
+        arrays_(context, lanes) {}
 
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { host_calls_ = std::move(handler); }
 
   // Replaces the donated arguments of a call by arrays that belong to the run (WN-6).
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
-  // `names`: as many as the entry needs.
+  // `names`: as many as the entry needs. `stream`: of its functions on hosts.
   void Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
-             const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run);
+             const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run, uint64_t stream);
 
  private:
   using Expected = StepArrays::Expected;
@@ -69,6 +82,7 @@ class ProgramSteps {
 
   void StartStep(const StepsRef& steps, const program::Step& step);
   void StartPart(const StepsRef& steps, const program::Step& step);
+  void StartFunction(const StepsRef& steps, const program::Step& step);
   void StartHostCall(const StepsRef& steps, const program::Step& step);
   void CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const program::Step& step);
   void EndCallByLane(HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results);
@@ -79,9 +93,10 @@ class ProgramSteps {
   absl::Status FulfilResults(HostCallRun& call, const absl::StatusOr<std::vector<Result>>& results, Size size, Put put);
   // Returns the state of a new run, with a scope for each step.
   static StepsRef NewRun(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, std::vector<Record> results,
-                         const std::shared_ptr<ExecuteRun>& run);
+                         const std::shared_ptr<ExecuteRun>& run, uint64_t stream);
   static NameScope& NamesOf(StepsRun& steps, const program::Step& step);
   static absl::Status CheckResults(const HostCallRun& call, absl::Span<const uint64_t> bytes);
+  static uint64_t StreamOfBranch(NameScope& names);
   void StartSelect(const StepsRef& steps, const program::Step& step);
   void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
   void EndWaiting(const StepsRef& steps, const absl::Status& status);
@@ -104,6 +119,7 @@ class ProgramSteps {
   Fabric* const fabric_;
   PendingReads* const reads_;
   SessionLanes* const lanes_;
+  SessionFunctions* const functions_;
   GraphPrograms* const graphs_;
   StepArrays arrays_;
   std::shared_ptr<HostCallHandler> host_calls_;

@@ -51,6 +51,51 @@ InfoPtr MakeInfo(const ProgramEntry& entry, Handle handle) {
   return info;
 }
 
+// Returns the first node that calls a Python function, in the program or its branches; null if there is none.
+const program::Node* CallerOf(const program::Program& program, int executable) {
+  for (const program::Node& node : program.nodes) {
+    if (node.kind == NodeKind::kHostCompute && node.executable == executable) return &node;
+  }
+  for (const program::Program& branch : program.branches) {
+    if (const program::Node* node = CallerOf(branch, executable); node != nullptr) return node;
+  }
+  return nullptr;
+}
+
+// Returns the request to load a Python function on its hosts. Its types are those of the nodes that call it (PR-3).
+absl::StatusOr<CompileRequest> FunctionRequest(const program::Program& program, int number) {
+  const ::pathways::v1::ProgramExecutable& executable = program.proto->executables(number);
+  const program::Node* const node = CallerOf(program, number);
+  if (node == nullptr)
+    return absl::InvalidArgumentError(
+        absl::StrCat("executable ", number, " of program ", program.name, " is a Python function that no node calls"));
+  PW_RETURN_IF_ERROR(session::CheckHostFunctionSize(executable.module().size()));
+  session::HostFunction function;
+  function.name = node->function;
+  function.text = std::string(executable.module());
+  for (int32_t device : executable.devices()) function.devices.push_back(DeviceId(device));
+  for (const auto& spec : node->takes) function.inputs.push_back(*spec);
+  for (const auto& spec : node->outputs) function.outputs.push_back(*spec);
+  CompileRequest request;
+  request.format = session::kHostFunctionFormat;
+  request.program = Bytes::FromString(session::SerializeHostFunction(std::move(function)));
+  return request;
+}
+
+// Returns the request to compile an executable of the program.
+absl::StatusOr<CompileRequest> RequestFor(const program::Program& program, int number) {
+  const ::pathways::v1::ProgramExecutable& executable = program.proto->executables(number);
+  if (executable.format() == session::kHostFunctionFormat) return FunctionRequest(program, number);
+  CompileRequest request;
+  request.format = executable.format();
+  request.program = Bytes::FromString(std::string(executable.module()));
+  request.options = WithoutDevices(executable.options());
+  request.num_replicas = executable.num_replicas();
+  request.num_partitions = executable.num_partitions();
+  for (int32_t device : executable.devices()) request.devices.push_back(DeviceId(device));
+  return request;
+}
+
 std::string DeviceList(const buffers::ArraySpec& spec) {
   std::string list;
   const auto& devices = spec.sharding.devices();
@@ -76,7 +121,8 @@ struct SessionPrograms::Compilation {
 };
 
 SessionPrograms::SessionPrograms(SessionContext* context, PendingReads* reads, SessionLanes* lanes,
-                                 ExecutableTable* executable_table, SessionExecutables* executables, RunResults* run_results)
+                                 ExecutableTable* executable_table, SessionFunctions* functions,
+                                 SessionExecutables* executables, RunResults* run_results)
     : context_(context),
       fabric_(context->fabric()),
       executable_table_(executable_table),
@@ -84,7 +130,7 @@ SessionPrograms::SessionPrograms(SessionContext* context, PendingReads* reads, S
       run_results_(run_results),
       graphs_(context),
       steps_maker_(context, lanes, &graphs_),
-      steps_(context, reads, lanes, &graphs_) {}
+      steps_(context, reads, lanes, functions, &graphs_) {}
 
 void SessionPrograms::Compile(program::Program program, ResultCallback<InfoPtr> done) {
   std::vector<DeviceId> devices;
@@ -98,30 +144,30 @@ void SessionPrograms::Compile(program::Program program, ResultCallback<InfoPtr> 
   compile->left = proto->executables_size() + 1;  // plus one for this function
   compile->done = std::move(done);
   for (int i = 0; i < proto->executables_size(); ++i) {
-    const auto& executable = proto->executables(i);
-    CompileRequest request;
-    request.format = executable.format();
-    request.program = Bytes::FromString(std::string(executable.module()));
-    request.options = WithoutDevices(executable.options());
-    request.num_replicas = executable.num_replicas();
-    request.num_partitions = executable.num_partitions();
-    for (int32_t device : executable.devices()) request.devices.push_back(DeviceId(device));
-    executables_->Compile(std::move(request), [this, alive = context_->alive(), compile, i](absl::StatusOr<InfoPtr> info) {
+    absl::StatusOr<CompileRequest> request = RequestFor(compile->program, i);
+    if (!request.ok()) {
+      OnCompiled(*compile, i, request.status());
+      continue;
+    }
+    executables_->Compile(*std::move(request), [this, alive = context_->alive(), compile, i](absl::StatusOr<InfoPtr> info) {
       if (alive.expired()) return compile->Abandon();
-      if (info.ok()) compile->executables[i] = (*info)->handle;
-      absl::StatusOr<ExecutableEntry*> entry = info.ok() ? executable_table_->Find((*info)->handle) : info.status();
-      if (entry.ok() && (*entry)->function != nullptr)
-        entry = absl::UnimplementedError("it is a Python function, which a program of many nodes cannot call: call it by itself");
-      if (entry.ok()) {
-        compile->records[i] = (*entry)->record;
-      } else if (compile->error.ok()) {
-        compile->error = AtUserOf(compile->program, i, entry.status());
-      }
-      if (--compile->left == 0) FinishCompile(*compile);
+      OnCompiled(*compile, i, info);
+      if (compile->left == 0) FinishCompile(*compile);
     });
   }
   if (--compile->left > 0) return;
   fabric_->Post([this, alive = context_->alive(), compile] { alive.expired() ? compile->Abandon() : FinishCompile(*compile); });
+}
+
+void SessionPrograms::OnCompiled(Compilation& compile, int executable, const absl::StatusOr<Info>& info) {
+  --compile.left;
+  if (info.ok()) compile.executables[executable] = (*info)->handle;
+  const absl::StatusOr<ExecutableEntry*> entry = info.ok() ? executable_table_->Find((*info)->handle) : info.status();
+  if (entry.ok()) {
+    compile.records[executable] = (*entry)->record;
+  } else if (compile.error.ok()) {
+    compile.error = AtUserOf(compile.program, executable, entry.status());
+  }
 }
 
 void SessionPrograms::FinishCompile(Compilation& compile) {
@@ -257,7 +303,7 @@ absl::StatusOr<ExecuteReply> SessionPrograms::Execute(const ExecuteRequest& requ
       const std::vector<Handle>& inside = entry->executables;
       run->effects_are_nodes = !fabric_->sequential_dispatch() && std::none_of(inside.begin(), inside.end(), calls_back);
     }
-    Start(entry, args, results, run);
+    Start(entry, args, results, run, request.stream);
     if (effects) run->EndEffect();  // all nodes have begun
   } else if (run != nullptr) {
     run->status = status;
@@ -275,7 +321,7 @@ absl::StatusOr<ExecuteReply> SessionPrograms::Execute(const ExecuteRequest& requ
 }
 
 void SessionPrograms::Start(const EntryRef& entry, const std::vector<ArrayEntry>& args, absl::Span<const Handle> results,
-                            const std::shared_ptr<ExecuteRun>& run) {
+                            const std::shared_ptr<ExecuteRun>& run, uint64_t stream) {
   std::vector<Record> arg_records, result_records;
   std::vector<ArrayId> result_ids;
   for (size_t r = 0; r < results.size(); ++r) result_ids.push_back(context_->NewArrayId());
@@ -299,7 +345,7 @@ void SessionPrograms::Start(const EntryRef& entry, const std::vector<ArrayEntry>
   NameScope names = context_->names().now().Take(entry->need);
   if (entry->steps != nullptr) {
     steps_.TakeOver(*entry, arg_records);
-    return steps_.Start(entry, std::move(names), arg_records, result_records, run);
+    return steps_.Start(entry, std::move(names), arg_records, result_records, run, stream);
   }
   graphs_.Start(entry, std::move(names), std::move(arg_records), std::move(result_records), run);
 }

@@ -9,6 +9,7 @@
 // Strand-confined.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "pathways/controller/session/context/session_lanes.h"
 #include "pathways/controller/session/executables/executable_table.h"
 #include "pathways/controller/session/executables/session_executables.h"
+#include "pathways/controller/session/executables/session_functions.h"
 #include "pathways/controller/session/runs/graph_programs.h"
 #include "pathways/controller/session/runs/program_steps.h"
 #include "pathways/controller/session/runs/steps_maker.h"
@@ -36,7 +38,7 @@ class SessionPrograms {
 
   // All must outlive this.
   SessionPrograms(SessionContext* context, PendingReads* reads, SessionLanes* lanes, ExecutableTable* executable_table,
-                  SessionExecutables* executables, RunResults* run_results);
+                  SessionFunctions* functions, SessionExecutables* executables, RunResults* run_results);
 
   // Session::CompileProgram.
   void Compile(program::Program program, ResultCallback<Info> done);
@@ -69,6 +71,7 @@ class SessionPrograms {
   using Executables = std::vector<program::ExecutablePtr>;
   struct Compilation;  // of a program's executables
 
+  void OnCompiled(Compilation& compile, int executable, const absl::StatusOr<Info>& info);
   void FinishCompile(Compilation& compile);
   absl::StatusOr<Info> Add(Compilation& compile);
   absl::StatusOr<EntryRef> MakeEntry(program::Program program, Executables executables);
@@ -79,7 +82,7 @@ class SessionPrograms {
   absl::Status CheckArgs(ProgramEntry& entry, absl::Span<const Handle> handles, std::vector<ArrayEntry>* args);
   Record PoisonedArgument(ArrayId id, const ProgramEntry::Argument& argument, const absl::Status& error);
   void Start(const EntryRef& entry, const std::vector<ArrayEntry>& args, absl::Span<const Handle> results,
-             const std::shared_ptr<ExecuteRun>& run);
+             const std::shared_ptr<ExecuteRun>& run, uint64_t stream);
 
   SessionContext* const context_;
   Fabric* const fabric_;

@@ -67,8 +67,8 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, 
 }
 
 // Counts what ProgramSteps and StepArrays make, in whatever way the program is dispatched. Arguments and results of the run may get names
-// of their own. A part makes results. Of a waiting node, each input may be named anew or fetched; each output is an array of its own, gets
-// another one that fulfils it, maybe by a transfer, and two commands.
+// of their own. A part makes results, and a function on hosts too, by one command. Of another waiting node, each input may be named anew or fetched;
+// each output is an array of its own, gets another one that fulfils it, maybe by a transfer, and two commands; a branch has a stream.
 NameNeed StepsMaker::CountNames(const program::Program& program, size_t arguments, ProgramEntry::Steps& steps) {
   const uint64_t own = arguments + program.results.size();
   NameNeed all{own, own};
@@ -76,8 +76,10 @@ NameNeed StepsMaker::CountNames(const program::Program& program, size_t argument
     NameNeed need{step.outputs.size(), 0};
     if (step.part >= 0) {
       need += steps.parts[step.part]->need;
+    } else if (program.nodes[step.node].kind == NodeKind::kHostCompute) {
+      need += {0, 1};
     } else {
-      need = {step.inputs.size() + 3 * step.outputs.size(), step.inputs.size() + 2 * step.outputs.size()};
+      need = {step.inputs.size() + 3 * step.outputs.size() + 1, step.inputs.size() + 2 * step.outputs.size()};
       need += steps.LargestOf(program.nodes[step.node].branches);
     }
     steps.needs.push_back(need);
@@ -108,6 +110,14 @@ absl::Status StepsMaker::FindPlaces(const program::Program& program, ProgramEntr
   for (const Node& node : program.nodes) branches.insert(branches.end(), node.branches.begin(), node.branches.end());
   SortAndMerge(branches);
   for (int branch : branches) add(steps.branches[branch]->devices);
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::kHostCompute) continue;
+    for (int32_t number : program.proto->executables(node.executable).devices()) {  // also those of a function without arrays
+      PW_ASSIGN_OR_RETURN(const resource::Device* device, fabric_->topology().GetDevice(DeviceId(number)));
+      devices->push_back(device->id);
+      steps.hosts.push_back(device->host);
+    }
+  }
   // Many values share one list of devices: its places are looked up once.
   absl::flat_hash_map<const std::vector<DeviceId>*, ProgramEntry::Steps::Places> known;
   for (const SessionContext::SpecPtr& spec : steps.cut.specs) {
@@ -149,6 +159,10 @@ absl::Status StepsMaker::CheckWaiting(const Node& node, const ProgramEntry::Step
     const int shards = steps.cut.specs[node.inputs[i]]->sharding.num_shards();
     if (shards != 1)
       return absl::InvalidArgumentError(absl::StrCat("operand ", i, " of a Python function must have one shard, not ", shards));
+  }
+  for (size_t i = 0; node.kind == NodeKind::kHostCompute && i < node.inputs.size(); ++i) {
+    PW_RETURN_IF_ERROR(CheckSame(*fabric_, *steps.cut.specs[node.inputs[i]], *node.takes[i],
+                                 absl::StrCat("input ", i, " of the Python function ", node.function)));
   }
   if (node.kind != NodeKind::kSelect) return absl::OkStatus();
   const buffers::ArraySpec& index = *steps.cut.specs[node.inputs[0]];

@@ -1,5 +1,5 @@
-// StepsMaker: makes the entries of programs that have nodes that wait for values (ProgramSteps): cuts the program into parts, loads
-// each part on its hosts (GraphPrograms), finds the places of all values, and checks the waiting nodes and their branches.
+// StepsMaker: loads programs that have nodes that wait for values, and makes the entries with which ProgramSteps runs them. It cuts a program
+// into parts, loads each part on its hosts (GraphPrograms), finds the places of all values, and checks the waiting nodes and their branches.
 // Strand-confined.
 #pragma once
 
