@@ -22,7 +22,8 @@ TEST(QuotaTable, AChangeKeepsTheLimitsThatItDoesNotName) {
   EXPECT_EQ(table.Of("ada"), (Quota{.sessions = 2, .priority = -1}));
   ASSERT_EQ(table.Change("ada", {.weight = 2.0}, {"priority"}), absl::OkStatus());
   EXPECT_EQ(table.Of("ada"), (Quota{.sessions = 2, .weight = 2.0}));
-  ASSERT_EQ(table.Change("ada", {.devices = 1, .device_memory = 2}, {"devices"}), absl::OkStatus());
+  ASSERT_EQ(table.Change("ada", {.devices = 1, .device_memory = 2}, {}), absl::OkStatus());
+  ASSERT_EQ(table.Change("ada", {}, {"devices"}), absl::OkStatus());
   EXPECT_EQ(table.Of("ada"), (Quota{.sessions = 2, .weight = 2.0, .device_memory = 2}));
   ASSERT_EQ(table.Change("ada", {}, {"all"}), absl::OkStatus());
   EXPECT_TRUE(table.all().empty());

@@ -4,7 +4,8 @@
 
 namespace pw::worker {
 
-void Accounts::Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds) {
+void Accounts::Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds,
+                   absl::FunctionRef<bool(SessionId)> ended) {
   std::map<std::string, Account> before = std::exchange(accounts_, {});
   of_.clear();
   for (const auto& told : config.accounts()) {
@@ -17,12 +18,13 @@ void Accounts::Set(const pathways::v1::HostConfig& config, absl::FunctionRef<boo
       if (of_.emplace(SessionId(session), &account).second) account.sessions.insert(SessionId(session));
     }
   }
-  // An account that is only kept for sessions that have ended limits nobody.
-  for (const auto& [user, old] : before) {
-    for (SessionId session : old.sessions) {
+  for (auto& [user, old] : before) {
+    const std::set<SessionId> sessions = std::exchange(old.sessions, {});
+    const bool has_limits = accounts_.contains(user);
+    for (SessionId session : sessions) {
       if (of_.contains(session) || !holds(session)) continue;
-      Account& account = accounts_[user];
-      account.user = user;
+      if (!has_limits && !ended(session)) continue;  // the user has no limits any more
+      Account& account = accounts_.try_emplace(user, old).first->second;
       account.sessions.insert(session);
       of_[session] = &account;
     }

@@ -1,7 +1,7 @@
 // Accounts: the users whose use of this host is limited, and their sessions, as the controller tells (housekeeping.proto, HostConfig).
 //
-// A session stays in its user's account after its end, until the host holds nothing of it any more. So a user cannot get
-// more by ending sessions.
+// A session stays in its user's account after its end, until the host holds nothing of it any more, and the last limits apply to
+// commands of it that are still under way. So a user cannot get more by ending sessions.
 //
 // Invariant AU-1: a session is in one account at most.
 // Lives on the worker's strand.
@@ -33,8 +33,8 @@ class Accounts {
   Accounts() = default;
   Accounts(const Accounts&) = delete;
 
-  // Replaces the accounts. `holds`: whether the host holds anything of a session.
-  void Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds);
+  // Replaces the accounts. `holds`: whether the host holds anything of a session; `ended`: whether the session has ended.
+  void Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds, absl::FunctionRef<bool(SessionId)> ended);
   // Returns null for a session of a user without limits. Valid until the next Set.
   const Account* Of(SessionId session) const;
   const std::map<std::string, Account>& all() const { return accounts_; }  // by user

@@ -25,9 +25,11 @@ struct Told {
   void Set(const std::vector<HostConfig::Account>& all) {
     HostConfig config;
     for (const auto& account : all) *config.add_accounts() = account;
-    accounts.Set(config, [this](SessionId session) { return holding.contains(session); });
+    accounts.Set(
+        config, [this](SessionId session) { return holding.contains(session); },
+        [this](SessionId session) { return ended.contains(session); });
   }
-  std::set<SessionId> holding;
+  std::set<SessionId> holding, ended;
   Accounts accounts;
 };
 
@@ -45,18 +47,28 @@ TEST(Accounts, ASessionIsInTheAccountOfItsUser) {
 TEST(Accounts, ASessionThatHasEndedStaysWhileItHoldsMemory) {
   Told told;
   told.Set({MakeAccount("ada", {1, 2}, 100)});
-  told.holding = {SessionId(1)};
+  told.holding = told.ended = {SessionId(1)};
   told.Set({MakeAccount("ada", {3}, 50)});
   EXPECT_THAT(told.accounts.Of(SessionId(3))->sessions, ElementsAre(SessionId(1), SessionId(3)));
   EXPECT_EQ(told.accounts.Of(SessionId(2)), nullptr);
   told.Set({});
   ASSERT_NE(told.accounts.Of(SessionId(1)), nullptr);
-  EXPECT_FALSE(told.accounts.Of(SessionId(1))->device_bytes.has_value()) << "its user has no limit";
+  EXPECT_EQ(told.accounts.Of(SessionId(1))->device_bytes, 50) << "the last limit, for commands under way";
   told.Set({MakeAccount("ada", {4}, 60)});
   EXPECT_THAT(told.accounts.Of(SessionId(4))->sessions, ElementsAre(SessionId(1), SessionId(4)));
   told.holding = {};
   told.Set({});
   EXPECT_THAT(told.accounts.all(), IsEmpty());
+}
+
+TEST(Accounts, AnOpenSessionWhoseUserHasNoLimitsAnyMoreIsFree) {
+  Told told;
+  told.Set({MakeAccount("ada", {1, 2}, 100)});
+  told.holding = {SessionId(1), SessionId(2)};
+  told.ended = {SessionId(2)};
+  told.Set({});
+  EXPECT_EQ(told.accounts.Of(SessionId(1)), nullptr);
+  EXPECT_EQ(told.accounts.Of(SessionId(2))->device_bytes, 100);
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ class RandomCharges {
     EXPECT_EQ(w_.worker->charged_bytes(), 0);
     EXPECT_EQ(w_.worker->arrays(), 0);
     EXPECT_EQ(w_.worker->Health().memory_waits(), 0);
-    for (const auto& device : w_.Memory().devices()) {
+    const v1::MemoryReport memory = w_.Memory();
+    for (const auto& device : memory.devices()) {
       EXPECT_EQ(device.used_bytes(), 0);
       EXPECT_TRUE(device.used_by_session().empty());
     }

@@ -48,7 +48,9 @@ class DeviceArrays {
   // Sets the users whose use of this host is limited.
   // `also_holds`: whether this host holds anything else of a session.
   void SetAccounts(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> also_holds) {
-    accounts_.Set(config, [&](SessionId session) { return ledger_->Holds(session) || also_holds(session); });
+    accounts_.Set(
+        config, [&](SessionId session) { return ledger_->Holds(session) || also_holds(session); },
+        [this](SessionId session) { return context_->ended(session); });
     memory_.Recheck();
   }
 

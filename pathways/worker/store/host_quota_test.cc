@@ -20,7 +20,8 @@ struct Charged {
     ada->add_sessions(kOne.v);
     ada->add_sessions(kTwo.v);
     ada->set_host_bytes(100);
-    accounts.Set(config, [](SessionId) { return false; });
+    const auto none = [](SessionId) { return false; };
+    accounts.Set(config, none, none);
   }
   Accounts accounts;
   HostQuota quota{&accounts};

@@ -44,7 +44,7 @@ except Exception as error:
     print(str(error).splitlines()[0])
 step = jax.jit(lambda v: v * 0.5 + 1)
 for _ in range(30):  # more than the quota in all, but not at a time
-    kept = step(kept)
+    kept = jax.block_until_ready(step(kept))
 expected = host
 for _ in range(30):
     expected = expected * np.float32(0.5) + np.float32(1)
@@ -81,7 +81,7 @@ import pathways as pw
 with pw.make_virtual_device_set() as slices:
     one = slices.add_slice(devices=1)
     print(float(jax.device_put(np.arange(4.0), one.devices[0]).sum()))
-    for devices in (1, 2):
+    for devices in SIZES:
         try:
             slices.add_slice(devices=devices, timeout=0.5)
         except pw.SliceError as error:
@@ -222,11 +222,15 @@ def test_a_user_uses_no_more_devices_than_the_quota(operator, cluster, user):
 
 def test_a_slice_beyond_the_quota_waits(operator, cluster, user):
     ada, name = user
-    operator("quota", "set", "--user", name, "--devices", "1")
-    right, waited, refused, placed = ada.run(cluster["address"], SLICES).splitlines()
+    # By the first door, answers to questions about slices are arrays on the first device, which is then in use.
+    most, sizes = (2, "(1,)") if ada.env["PATHWAYS_DOOR"] == "ifrt" else (1, "(1, 2)")
+    operator("quota", "set", "--user", name, "--devices", str(most))
+    right, waited, *refused, placed = ada.run(cluster["address"], SLICES.replace("SIZES", sizes)).splitlines()
     assert right == "6.0" and placed == "1"
-    assert waited.startswith("SliceTimeout") and f"1 device of the 1 that user '{name}' may have at a time, of which 1 are in use" in waited
-    assert refused.startswith("InfeasibleSlice") and f"user '{name}' may have 1 devices at a time, and this slice has 2" in refused
+    assert waited.startswith("SliceTimeout") and f"1 device of the {most} that user '{name}' may have at a time, of which {most} are in use" in waited
+    for text in refused:
+        assert text.startswith("InfeasibleSlice") and f"user '{name}' may have 1 devices at a time, and this slice has 2" in text
+    assert len(refused) == 2 - most
 
 
 def test_uploads_and_reads_take_no_more_host_memory_than_the_quota(operator, cluster, user):

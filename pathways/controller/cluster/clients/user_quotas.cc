@@ -18,7 +18,7 @@ UserQuotas::UserQuotas(Environment environment, const std::map<std::string, doub
     : environment_(std::move(environment)), day_(DayOf(environment_.wall_clock())), used_(used) {}
 
 void UserQuotas::Ask(Request request) {
-  waiting_.push_back({std::move(request)});
+  waiting_.push_back(Waiting{std::move(request)});
   Recheck();
 }
 

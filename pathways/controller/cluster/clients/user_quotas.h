@@ -100,7 +100,7 @@ class UserQuotas {
  private:
   struct Waiting {
     Request request;
-    std::string told;
+    std::string told = {};
     int position = 0;  // among its user's
   };
   struct Open {
