@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,6 +35,8 @@ constexpr size_t kMostThreads = 256;
 constexpr size_t kMostBytes = 64 << 10;
 constexpr size_t kMostStackBytes = size_t{kMostFrames} * 320;
 constexpr int64_t kPatienceNanoseconds = 100'000'000;  // for one thread
+constexpr auto kNamesTime =
+    std::chrono::milliseconds(500);  // for the names that the linker does not have: a search of a file each
 constexpr char kCut[] = "... (more threads)\n";
 
 int Signal() { return SIGRTMIN + 7; }
@@ -116,6 +121,7 @@ std::string FileName(const char* path) {
   return slash != nullptr ? slash + 1 : path != nullptr ? path : "?";
 }
 
+// `symbolize`: may be null.
 std::string LineOf(void* address, const Symbolize& symbolize) {
   const auto* call = static_cast<const char*>(address) - 1;  // the address is where the call returns to
   Dl_info found = {};
@@ -126,6 +132,17 @@ std::string LineOf(void* address, const Symbolize& symbolize) {
   const auto offset =
       known ? static_cast<uint64_t>(call - static_cast<const char*>(found.dli_fbase)) : reinterpret_cast<uint64_t>(call);
   return absl::StrCat("  0x", absl::Hex(offset), "  (", FileName(found.dli_fname), ")\n");
+}
+
+// Whether the thread blocks our signal, so that asking it is a waste of time: allocators' own threads do.
+bool BlocksTheSignal(pid_t thread) {
+  std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/status"));
+  for (std::string line; std::getline(file, line);) {
+    uint64_t blocked = 0;
+    if (absl::StartsWith(line, "SigBlk:") && absl::SimpleHexAtoi(absl::StripAsciiWhitespace(line.substr(7)), &blocked))
+      return (blocked >> (Signal() - 1) & 1) != 0;
+  }
+  return false;
 }
 
 std::string NameOf(pid_t thread) {
@@ -153,14 +170,22 @@ std::string StacksOfThreads(const Symbolize& symbolize) {
   const std::lock_guard lock(*one_at_a_time);
   Prepare();
   std::map<std::vector<void*>, std::vector<std::string>> threads;  // by stack
-  for (const pid_t thread : ListThreads())
-    threads[StackOf(thread, ++last_question)].push_back(absl::StrCat(NameOf(thread), " ", thread));
+  for (const pid_t thread : ListThreads()) {
+    threads[BlocksTheSignal(thread) ? std::vector<void*>() : StackOf(thread, ++last_question)].push_back(
+        absl::StrCat(NameOf(thread), " ", thread));
+  }
   std::string text;
+  std::map<void*, std::string> lines;  // by address: threads of a pool share most
+  const auto limit = std::chrono::steady_clock::now() + kNamesTime;
   for (const auto& [stack, names] : threads) {
     if (text.size() > kMostBytes - kMostStackBytes) return text + kCut;
     absl::StrAppend(&text, absl::StrJoin(names, ", "), ":\n");
     if (stack.empty()) absl::StrAppend(&text, "  (does not answer)\n");
-    for (void* const address : stack) absl::StrAppend(&text, LineOf(address, symbolize));
+    for (void* const address : stack) {
+      const auto [line, is_new] = lines.try_emplace(address);
+      if (is_new) line->second = LineOf(address, std::chrono::steady_clock::now() < limit ? symbolize : Symbolize());
+      absl::StrAppend(&text, line->second);
+    }
   }
   return text;
 }

@@ -24,7 +24,7 @@ namespace pw::worker {
 
 class Stacks {
  public:
-  static constexpr absl::Duration kPatience = absl::Seconds(1);
+  static constexpr absl::Duration kPatience = absl::Seconds(2);
   static constexpr size_t kMostBytes = 64 << 10;  // of one process's text
   static constexpr int kMostSessions = 8;
   using Done = std::function<void(const pathways::v1::Stacks&)>;
