@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -72,6 +74,23 @@ class User(CommandLine):
 
     def login(self, address, token):
         return self("login", address, "--token-file", str(token))
+
+
+def secrets_in(*folders):
+    """Returns the secrets of the tokens in all files of these folders."""
+    files = [path for folder in folders for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    return {found for path in files for found in re.findall(rb"pw-[0-9a-f]{8}-([0-9a-f]{64})", path.read_bytes())}
+
+
+def processes_that_show(secrets):
+    """Returns [(process, "cmdline" or "environ")] where other processes of this machine could read one of the secrets."""
+    shown = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        for where in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):  # it has ended
+                text = (pathlib.Path("/proc") / process / where).read_bytes()
+                shown += [(process, where)] if any(secret in text for secret in secrets) else []
+    return shown
 
 
 def end(process, number=None, timeout=PATIENCE):

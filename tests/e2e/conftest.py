@@ -106,10 +106,10 @@ def command(tmp_path):
 def run_script(tmp_path):
     """Returns a function that runs a Python program as a user would, in a separate process."""
 
-    def run(code, timeout=120, **env):
+    def run(code, timeout=120, enter=(), **env):  # `enter`: the words of a command that starts it elsewhere
         path = tmp_path / "script.py"
         path.write_text(code)
-        return subprocess.run([sys.executable, str(path)], env=clean_environment(**env), cwd=tmp_path, capture_output=True, text=True,
+        return subprocess.run([*enter, sys.executable, str(path)], env=clean_environment(**env), cwd=tmp_path, capture_output=True, text=True,
                               timeout=timeout)
 
     return run

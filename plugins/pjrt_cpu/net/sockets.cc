@@ -59,14 +59,20 @@ absl::StatusOr<Socket> ListenUnix(const std::string& name) {
   return socket;
 }
 
-absl::StatusOr<Socket> ListenTcp(int* port) {
+absl::StatusOr<Socket> ListenTcp(const std::string& host, int* port) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t size = sizeof(address);
-  if (!socket.valid() || bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(socket.fd(), 128) != 0 ||
-      getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+  const auto listen_there = [&] {
+    return bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(socket.fd(), 128) == 0;
+  };
+  bool listens = inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1 && listen_there();
+  if (!listens) {
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    listens = listen_there();
+  }
+  if (!listens || getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     return Failure("cannot listen for processes of other machines");
   }
   *port = ntohs(address.sin_port);

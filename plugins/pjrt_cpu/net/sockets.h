@@ -33,7 +33,9 @@ class Socket {
 
 // Listens on `name` in the machine's abstract namespace.
 absl::StatusOr<Socket> ListenUnix(const std::string& name);
-absl::StatusOr<Socket> ListenTcp(int* port);
+// Listens on a free port of the address `host`; of all addresses if `host` is a name, or an address that this machine does not have itself (behind
+// a translation of addresses).
+absl::StatusOr<Socket> ListenTcp(const std::string& host, int* port);
 absl::StatusOr<Socket> ConnectUnix(const std::string& name);
 absl::StatusOr<Socket> ConnectTcp(const std::string& host, int port);
 // Returns an invalid socket and sets `error` if no connection waits, or no descriptor is free.

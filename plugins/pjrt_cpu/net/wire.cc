@@ -19,6 +19,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -32,7 +33,7 @@ constexpr uint32_t kMagic = 0x70776331;
 constexpr size_t kStagingBytes = 64 << 10;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 constexpr size_t kRememberedAborts = 4096;
-constexpr long kRestNanoseconds = 100'000'000;
+constexpr std::chrono::milliseconds kRestTime{100};
 
 enum class FrameKind : uint32_t { kHello = 1, kData = 2, kAbort = 3 };
 
@@ -92,9 +93,11 @@ struct Wire::State {
   };
   // A connection from one process; used by the reader only.
   struct Incoming {
+    uint64_t name = 0;
     Socket socket;
     uint64_t uid = 0;  // 0: no hello yet
-    std::unique_ptr<char[]> staging = std::make_unique<char[]>(kStagingBytes);
+    size_t staging_bytes = kHeaderBytes;
+    std::unique_ptr<char[]> staging = std::make_unique<char[]>(kHeaderBytes);
     size_t begin = 0, end = 0;  // the staged range
     bool in_payload = false;
     FrameHeader header;
@@ -115,11 +118,16 @@ struct Wire::State {
     if (reader.joinable()) reader.join();
   }
 
-  absl::Status Start(const std::string& reachable_as, const std::string& island);
+  absl::Status Start(const std::string& reachable_as, const std::string& island, std::chrono::milliseconds greeting);
   void Watch(int fd, uint64_t name, int operation = EPOLL_CTL_ADD, uint32_t events = EPOLLIN);
   void WatchListeners(int operation, uint32_t events = EPOLLIN);
   void TakeConnection(const Socket& listener);
-  void Rest(int error);  // WI-4
+  void Rest(int error);             // WI-4
+  void AddStranger(uint64_t name);  // this and the next four: WI-5, WI-6
+  void DropSlowStrangers();
+  void ForgetStranger(uint64_t name);
+  void Drop(uint64_t name);
+  bool Greet(Incoming& from, uint64_t secret, uint64_t uid);  // false: it is sent away
   void ReadAll();
   void OnEvent(uint64_t name);
   bool Read(Incoming& from);     // false: the connection has ended
@@ -132,12 +140,16 @@ struct Wire::State {
   absl::StatusOr<std::shared_ptr<Outgoing>> FindWay(uint64_t to);
 
   ProcessAddress self;
-  Socket epoll, wake, rest, unix_listener, tcp_listener;
+  Socket epoll, wake, rest, patience, unix_listener, tcp_listener;
+  std::chrono::milliseconds greeting_time{};
   std::thread reader;
   std::atomic<bool> stopping{false};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Incoming>> incoming;  // reader only
   uint64_t next_name = 16;                                            // reader only
-  bool short_of_descriptors = false;                                  // reader only
+  absl::flat_hash_set<uint64_t> connected;                            // reader only: uids
+  std::deque<uint64_t> strangers;                                     // reader only: of `incoming`, the oldest first
+  size_t slow_strangers = 0;          // reader only: the first ones, which were there at the last look
+  bool short_of_descriptors = false;  // reader only
 
   mutable absl::Mutex mu;
   absl::Mutex connect_mu;                                                                 // one connection is made at a time
@@ -153,11 +165,12 @@ struct Wire::State {
 
 namespace {
 // Keys in epoll. Outgoing connections use the uid with the top bit set.
-constexpr uint64_t kWake = 1, kUnix = 2, kTcp = 3, kRest = 4;
+constexpr uint64_t kWake = 1, kUnix = 2, kTcp = 3, kRest = 4, kPatience = 5;
 constexpr uint64_t kOutgoing = uint64_t{1} << 63;
 }  // namespace
 
-absl::Status Wire::State::Start(const std::string& reachable_as, const std::string& island) {
+absl::Status Wire::State::Start(const std::string& reachable_as, const std::string& island, std::chrono::milliseconds greeting) {
+  greeting_time = greeting;
   self.uid = RandomNumber();
   self.secret = RandomNumber();
   self.island = island;
@@ -165,19 +178,21 @@ absl::Status Wire::State::Start(const std::string& reachable_as, const std::stri
   epoll = Socket(epoll_create1(EPOLL_CLOEXEC));
   wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   rest = Socket(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!epoll.valid() || !wake.valid() || !rest.valid())
+  patience = Socket(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!epoll.valid() || !wake.valid() || !rest.valid() || !patience.valid())
     return absl::UnavailableError(absl::StrCat("cannot wait for other processes: ", std::strerror(errno)));
   absl::StatusOr<Socket> local = ListenUnix(self.unix_name);
   if (!local.ok()) return local.status();
   unix_listener = *std::move(local);
   if (!reachable_as.empty()) {
-    absl::StatusOr<Socket> network = ListenTcp(&self.port);
+    absl::StatusOr<Socket> network = ListenTcp(reachable_as, &self.port);
     if (!network.ok()) return network.status();
     tcp_listener = *std::move(network);
     self.host = reachable_as;
   }
   Watch(wake.fd(), kWake);
   Watch(rest.fd(), kRest);
+  Watch(patience.fd(), kPatience);
   WatchListeners(EPOLL_CTL_ADD);
   reader = std::thread([this] { ReadAll(); });
   return absl::OkStatus();
@@ -203,20 +218,66 @@ void Wire::State::ReadAll() {
   }
 }
 
+namespace {
+
+// Has the timer's event come once, after this time.
+void SetTimer(const Socket& timer, std::chrono::milliseconds after) {
+  itimerspec until{};
+  until.it_value.tv_sec = static_cast<time_t>(after.count() / 1000);
+  until.it_value.tv_nsec = static_cast<long>(after.count() % 1000) * 1'000'000;
+  timerfd_settime(timer.fd(), 0, &until, nullptr);
+}
+
+void TakeTimerEvent(const Socket& timer) {
+  uint64_t times;
+  [[maybe_unused]] const ssize_t n = read(timer.fd(), &times, sizeof(times));
+}
+
+}  // namespace
+
 void Wire::State::OnEvent(uint64_t name) {
   if (name == kWake) return;
   if (name == kUnix || name == kTcp) return TakeConnection(name == kUnix ? unix_listener : tcp_listener);
   if (name == kRest) {
-    uint64_t times;
-    [[maybe_unused]] const ssize_t n = read(rest.fd(), &times, sizeof(times));
+    TakeTimerEvent(rest);
     return WatchListeners(EPOLL_CTL_MOD);
+  }
+  if (name == kPatience) {
+    TakeTimerEvent(patience);
+    return DropSlowStrangers();
   }
   if ((name & kOutgoing) != 0) return MarkLost(name & ~kOutgoing, "its connection has ended");  // peers send nothing on it
   auto it = incoming.find(name);
   if (it == incoming.end() || Read(*it->second)) return;
   const uint64_t uid = it->second->uid;
-  incoming.erase(it);
+  Drop(name);
   if (uid != 0) MarkLost(uid, "its connection has ended");
+}
+
+void Wire::State::AddStranger(uint64_t name) {
+  if (strangers.empty()) SetTimer(patience, greeting_time);
+  strangers.push_back(name);
+  if (strangers.size() > kMostStrangers) Drop(strangers.front());
+}
+
+// Drops those that were there when the timer was set. So a stranger has between one and two greeting times.
+void Wire::State::DropSlowStrangers() {
+  for (size_t slow = slow_strangers; slow > 0; --slow) Drop(strangers.front());
+  slow_strangers = strangers.size();
+  if (!strangers.empty()) SetTimer(patience, greeting_time);
+}
+
+void Wire::State::ForgetStranger(uint64_t name) {
+  const auto at = std::find(strangers.begin(), strangers.end(), name);
+  if (at == strangers.end()) return;
+  if (static_cast<size_t>(at - strangers.begin()) < slow_strangers) --slow_strangers;
+  strangers.erase(at);
+}
+
+// Closes an incoming connection.
+void Wire::State::Drop(uint64_t name) {
+  ForgetStranger(name);
+  incoming.erase(name);
 }
 
 void Wire::State::TakeConnection(const Socket& listener) {
@@ -228,7 +289,9 @@ void Wire::State::TakeConnection(const Socket& listener) {
   short_of_descriptors = false;
   const uint64_t given = next_name++;
   Watch(connection->socket.fd(), given);
+  connection->name = given;
   incoming[given] = std::move(connection);
+  AddStranger(given);
 }
 
 void Wire::State::Rest(int error) {
@@ -237,9 +300,7 @@ void Wire::State::Rest(int error) {
                  std::strerror(error));
   }
   WatchListeners(EPOLL_CTL_MOD, 0);
-  itimerspec until{};
-  until.it_value.tv_nsec = kRestNanoseconds;
-  timerfd_settime(rest.fd(), 0, &until, nullptr);
+  SetTimer(rest, kRestTime);
 }
 
 bool Wire::State::Read(Incoming& from) {
@@ -247,7 +308,7 @@ bool Wire::State::Read(Incoming& from) {
     const bool direct = from.in_payload && from.begin == from.end;
     if (!direct && from.begin == from.end) from.begin = from.end = 0;
     char* into = direct ? from.payload.bytes.get() + from.filled : from.staging.get() + from.end;
-    const size_t room = direct ? from.payload.size - from.filled : kStagingBytes - from.end;
+    const size_t room = direct ? from.payload.size - from.filled : from.staging_bytes - from.end;
     const ssize_t n = recv(from.socket.fd(), into, room, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
@@ -297,11 +358,7 @@ bool Wire::State::Consume(Incoming& from) {
 bool Wire::State::OnFrame(Incoming& from) {
   from.in_payload = false;
   const FrameHeader& header = from.header;
-  if (header.kind == FrameKind::kHello) {
-    if (from.uid != 0 || header.tag.group != self.secret) return false;
-    from.uid = static_cast<uint64_t>(header.tag.run);
-    return true;
-  }
+  if (header.kind == FrameKind::kHello) return Greet(from, header.tag.group, static_cast<uint64_t>(header.tag.run));
   if (header.kind == FrameKind::kAbort) {
     MarkAborted(header.tag.run, ReasonOf(header, absl::string_view(from.payload.bytes.get(), from.payload.size)));
     return true;
@@ -313,6 +370,17 @@ bool Wire::State::OnFrame(Incoming& from) {
   if (box == nullptr) box = std::make_unique<Box>();
   box->messages.push_back(std::move(from.payload));
   box->arrived.Signal();
+  return true;
+}
+
+bool Wire::State::Greet(Incoming& from, uint64_t secret, uint64_t uid) {
+  const bool is_uid = uid != 0 && (uid & kOutgoing) == 0 && uid != self.uid;
+  if (from.uid != 0 || secret != self.secret || !is_uid || !connected.insert(uid).second) return false;
+  from.uid = uid;
+  ForgetStranger(from.name);
+  // The hello was all that was staged: a stranger's bytes are read up to its end.
+  from.staging_bytes = kStagingBytes;
+  from.staging = std::make_unique<char[]>(kStagingBytes);
   return true;
 }
 
@@ -369,9 +437,10 @@ Wire::Wire(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Wire::~Wire() = default;
 const ProcessAddress& Wire::self() const { return state_->self; }
 
-absl::StatusOr<std::shared_ptr<Wire>> Wire::Open(const std::string& reachable_as, const std::string& island) {
+absl::StatusOr<std::shared_ptr<Wire>> Wire::Open(const std::string& reachable_as, const std::string& island,
+                                                 std::chrono::milliseconds greeting) {
   auto state = std::make_shared<State>();
-  if (absl::Status status = state->Start(reachable_as, island); !status.ok()) return status;
+  if (absl::Status status = state->Start(reachable_as, island, greeting); !status.ok()) return status;
   return std::shared_ptr<Wire>(new Wire(std::move(state)));
 }
 

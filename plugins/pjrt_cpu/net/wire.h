@@ -16,9 +16,13 @@
 //         lost when a connection to or from it ends, or when the host reports it; it stays lost
 //   WI-3  the reader never waits for another thread, so writing ends as long as the other process lives
 //   WI-4  when no descriptor is free, incoming connections wait; they are tried again ten times a second
+//   WI-5  a connection that has not shown the secret costs some bytes and changes nothing. At most kMostStrangers wait at a time: one more
+//         drops the oldest, and none waits longer than twice kGreetingTime
+//   WI-6  a connection cannot pass for a process that is connected already
 // Any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,6 +67,8 @@ struct MessageTag {
 
 // Bytes sent with each message besides its contents; traffic() does not count them.
 inline constexpr size_t kHeaderBytes = 48;
+inline constexpr size_t kMostStrangers = 256;
+inline constexpr std::chrono::milliseconds kGreetingTime{5000};
 
 struct Message {
   std::unique_ptr<char[]> bytes;
@@ -71,8 +77,9 @@ struct Message {
 
 class Wire {
  public:
-  // `reachable_as`: this machine's name for other machines; empty: only processes of this machine can connect.
-  static absl::StatusOr<std::shared_ptr<Wire>> Open(const std::string& reachable_as, const std::string& island);
+  // `reachable_as`: this machine's name for other machines; empty: only processes of this machine can connect. `greeting`: WI-5.
+  static absl::StatusOr<std::shared_ptr<Wire>> Open(const std::string& reachable_as, const std::string& island,
+                                                    std::chrono::milliseconds greeting = kGreetingTime);
   ~Wire();
   Wire(const Wire&) = delete;
 

@@ -15,6 +15,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -141,12 +142,54 @@ TEST(Wire, StrangersAreSentAway) {
   EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
+// Returns whether the other end closes the connection. Waits for that.
+bool Ends(const Socket& socket) {
+  char byte;
+  return read(socket.fd(), &byte, 1) <= 0;
+}
+
+TEST(Wire, ACrowdOfStrangersIsSmallAndKeepsNobodyOut) {
+  absl::StatusOr<std::shared_ptr<Wire>> patient = Wire::Open("", "", std::chrono::hours(1));
+  ASSERT_TRUE(patient.ok());
+  auto a = *patient, b = OpenWire();
+  std::vector<Socket> crowd;
+  for (size_t i = 0; i <= kMostStrangers; ++i) {
+    absl::StatusOr<Socket> stranger = ConnectUnix(a->self().unix_name);
+    ASSERT_TRUE(stranger.ok()) << stranger.status().message();
+    crowd.push_back(*std::move(stranger));
+  }
+  EXPECT_TRUE(Ends(crowd.front())) << "the oldest one makes room";
+  ASSERT_TRUE(b->Connect(a->self()).ok());
+  ASSERT_TRUE(b->Send(a->self().uid, {}, {"let in"}).ok());
+  EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "let in");
+}
+
+TEST(Wire, AStrangerThatSaysNothingOrTooLittleIsSentAway) {
+  absl::StatusOr<std::shared_ptr<Wire>> a = Wire::Open("", "", std::chrono::milliseconds(10));
+  ASSERT_TRUE(a.ok());
+  for (int round = 0; round < 2; ++round) {  // the timer runs again for later ones
+    const absl::StatusOr<Socket> silent = ConnectUnix((*a)->self().unix_name), slow = ConnectUnix((*a)->self().unix_name);
+    ASSERT_TRUE(silent.ok() && slow.ok());
+    WriteAll(slow->fd(), {"1cwp"}).IgnoreError();  // the beginning of a hello
+    EXPECT_TRUE(Ends(*silent));
+    EXPECT_TRUE(Ends(*slow));
+  }
+}
+
+TEST(Wire, ListensOnItsOwnAddressAlone) {
+  auto a = OpenWire("127.0.0.1");
+  EXPECT_TRUE(ConnectTcp("127.0.0.1", a->self().port).ok());
+  EXPECT_FALSE(ConnectTcp("127.0.0.2", a->self().port).ok());
+  auto anywhere = OpenWire("192.0.2.1");  // an address of documentation, as behind a translation of addresses
+  EXPECT_TRUE(ConnectTcp("127.0.0.2", anywhere->self().port).ok());
+}
+
 // Liar: a process that has the secret of `of` and sends arbitrary frames.
 class Liar {
  public:
   static constexpr uint64_t kUid = 77;
-  explicit Liar(const Wire& of) : socket_(*ConnectUnix(of.self().unix_name)) {
-    Say(1, {static_cast<int64_t>(kUid), of.self().secret, 0, 0}, 0);
+  explicit Liar(const Wire& of, uint64_t uid = kUid) : socket_(*ConnectUnix(of.self().unix_name)) {
+    Say(1, {static_cast<int64_t>(uid), of.self().secret, 0, 0}, 0);
   }
   // Sends a frame header that announces `size` bytes, laid out as in wire.cc.
   void Say(uint32_t kind, const MessageTag& tag, uint64_t size) {
@@ -160,6 +203,9 @@ class Liar {
     ASSERT_EQ(frame.size(), kHeaderBytes);
     ASSERT_TRUE(WriteAll(socket_.fd(), {frame}).ok());
   }
+  bool ends() const { return Ends(socket_); }
+  // Sends bytes as they are, as far as the other end reads them.
+  void SayBytes(const std::string& bytes) { WriteAll(socket_.fd(), {bytes}).IgnoreError(); }
 
  private:
   Socket socket_;
@@ -263,6 +309,40 @@ TEST(Wire, WithoutDescriptorsAConnectionWaitsAndCostsNothing) {
 TEST(Wire, WithoutDescriptorsThereIsNoWire) {
   FewFiles none(0);
   EXPECT_EQ(Wire::Open("", "").status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(Wire, NonsenseEndsItsConnectionAtMost) {
+  auto a = OpenWire(), b = OpenWire();
+  ASSERT_TRUE(b->Connect(a->self()).ok());
+  std::mt19937_64 random(5);
+  constexpr uint64_t kSizes[] = {0, 1, 100, 70000, uint64_t{1} << 40, uint64_t{1} << 63, ~uint64_t{0}};
+  for (uint64_t round = 0; round < 300; ++round) {
+    Liar liar(*a, 1000 + round);
+    for (int i = 0; i < 5; ++i) {
+      uint64_t fields[6];
+      for (uint64_t& each : fields) each = random();
+      const uint64_t kind = random() % 5;
+      fields[0] = 0x70776331 | kind << 32;
+      fields[5] = kSizes[random() % 7];
+      std::string bytes(reinterpret_cast<const char*>(fields), sizeof(fields));
+      bytes.resize(bytes.size() + random() % 200, 'x');
+      if (random() % 8 == 0) bytes[random() % 48] ^= 1;
+      liar.SayBytes(bytes);
+    }
+  }
+  ASSERT_TRUE(b->Send(a->self().uid, {}, {"still here"}).ok());
+  EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "still here");
+}
+
+TEST(Wire, NobodyPassesForAProcessThatIsConnected) {
+  auto a = OpenWire(), b = OpenWire();
+  ASSERT_TRUE(b->Connect(a->self()).ok());
+  ASSERT_TRUE(b->Send(a->self().uid, {}, {"mine"}).ok());
+  EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "mine");
+  for (uint64_t uid : {b->self().uid, a->self().uid, uint64_t{0}, ~uint64_t{0}}) EXPECT_TRUE(Liar(*a, uid).ends()) << uid;
+  EXPECT_TRUE(a->Lost(b->self().uid).ok()) << a->Lost(b->self().uid).message();
+  ASSERT_TRUE(b->Send(a->self().uid, {}, {"still mine"}).ok());
+  EXPECT_EQ(Text(a->Receive(b->self().uid, {})), "still mine");
 }
 
 TEST(Wire, AnAbortIsAnErrorWhateverCodeItHas) {

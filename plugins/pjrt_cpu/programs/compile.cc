@@ -43,6 +43,7 @@ namespace {
 // Programs with fewer bytes of arguments, results and scratch run on the caller's thread if XLA considers them cheap. Larger ones always go
 // to a pool thread, because XLA judges by the kinds of operations and not by their size.
 constexpr int64_t kInlineBytes = 64 << 10;
+constexpr int64_t kMostLoops = 4096;  // turns of all loops together, for which the caller waits
 
 absl::StatusOr<xla::XlaComputation> ParseHlo(const PJRT_Program& program, absl::string_view format) {
   const absl::string_view code(program.code, program.code_size);
@@ -193,10 +194,11 @@ PJRT_Error* Deserialize(PJRT_Executable_DeserializeAndLoad_Args* args) {
     PW_ASSIGN_OR_RETURN(options, ReadCompileOptions(args->overridden_serialized_compile_options,
                                                     args->overridden_serialized_compile_options_size));
   }
-  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable,
-                      args->client->client->LoadSerializedExecutable(
-                          absl::string_view(args->serialized_executable, args->serialized_executable_size), std::move(options),
-                          xla::LoadOptions()));
+  PW_ASSIGN_OR_RETURN(std::unique_ptr<xla::PjRtLoadedExecutable> executable, Contained([&] {
+                        return args->client->client->LoadSerializedExecutable(
+                            absl::string_view(args->serialized_executable, args->serialized_executable_size), std::move(options),
+                            xla::LoadOptions());
+                      }));
   PW_ASSIGN_OR_RETURN(args->loaded_executable, WrapLoaded(args->client, std::move(executable)));
   return nullptr;
 }
@@ -277,6 +279,25 @@ int64_t TripCount(const xla::HloInstruction& loop) {
   return at == std::string::npos ? 0 : std::strtoll(config.c_str() + at + kCount.size(), nullptr, 10);
 }
 
+// Returns whether the program's loops end after few turns. XLA calls a program cheap by the operations of one turn of each loop, and would run
+// an endless one on the thread that launches programs for all devices.
+bool LoopsEndSoon(const xla::PjRtLoadedExecutable& executable) {
+  absl::StatusOr<std::vector<std::shared_ptr<xla::HloModule>>> modules = executable.GetHloModules();
+  if (!modules.ok()) return false;
+  int64_t turns = 1;
+  for (const std::shared_ptr<xla::HloModule>& module : *modules) {
+    for (const xla::HloComputation* computation : module->computations()) {
+      for (const xla::HloInstruction* instruction : computation->instructions()) {
+        if (instruction->opcode() != xla::HloOpcode::kWhile) continue;
+        const int64_t count = TripCount(*instruction);
+        if (count < 1 || count > kMostLoops / turns) return false;
+        turns *= count;
+      }
+    }
+  }
+  return true;
+}
+
 // Returns whether XLA executes the instruction, of any size, on the thread that reaches it: without Eigen's threads or libraries.
 bool StaysOnThread(const xla::HloInstruction& instruction) {
   switch (instruction.opcode()) {
@@ -316,7 +337,6 @@ bool StaysOnThread(const xla::HloInstruction& instruction) {
 // XLA runs the steps of a computation in sequence if they are few, or if all their data is this small.
 constexpr int kSequentialSteps = 8;
 constexpr int64_t kSequentialBytes = 512;
-constexpr int64_t kMostLoops = 4096;  // steps of all loops together, for which the caller waits
 
 bool RunsInSequence(const xla::HloComputation& computation) {
   int64_t largest = 0;
@@ -358,7 +378,7 @@ absl::StatusOr<PJRT_LoadedExecutable*> WrapLoaded(PJRT_Client* client, std::uniq
   const bool small = IsSmall(*executable);
   const bool waits = WaitsForOthers(*executable);
   result->spans = executable->device_assignment().num_elements() > static_cast<int64_t>(executable->addressable_devices().size());
-  result->run_inline = small && !waits;
+  result->run_inline = small && !waits && LoopsEndSoon(*executable);
   result->take_turns = small && waits && !result->spans && CanTakeTurns(*executable);
   for (xla::PjRtDevice* device : executable->addressable_devices()) {
     result->addressable_devices.push_back(client->device_of.at(device));

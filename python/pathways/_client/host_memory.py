@@ -50,13 +50,13 @@ def named_by_user():
 
 def folder():
     """Returns the folder for files that this user's processes leave for their doors; makes it if it is missing. Returns None if /dev/shm is
-    unusable or small, as in many containers: the client library does not survive a full one."""
+    unusable, small, as in many containers, or nearly full: the client library does not survive a full one."""
     if not wanted():
         return None
     try:
         size = os.statvfs(_MEMORY)
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if size.f_blocks * size.f_frsize < memory // 4:
+        if size.f_blocks * size.f_frsize < memory // 4 or size.f_bavail * size.f_frsize < memory // 64:
             return None
         found = _MEMORY / f"pathways-{os.getuid()}"
         found.mkdir(mode=0o700, exist_ok=True)

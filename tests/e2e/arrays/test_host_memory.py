@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import jax
 import jax.numpy as jnp
@@ -164,6 +165,16 @@ def test_so_do_programs_on_a_cluster_that_runs_by_itself(tmp_path):
         assert process.returncode == 0 and output == "1 True\n"
     finally:
         cluster.stop()
+
+
+def test_memory_that_is_small_or_nearly_full_is_not_used(monkeypatch):
+    found = os.statvfs("/dev/shm")
+    fields = {name: getattr(found, name) for name in dir(found) if name.startswith("f_")}
+    for changed in ({"f_bavail": 0}, {"f_blocks": 16}):
+        monkeypatch.setattr(host_memory.os, "statvfs", lambda path, changed=changed: types.SimpleNamespace(**{**fields, **changed}))
+        assert host_memory.folder() is None
+    monkeypatch.undo()
+    assert host_memory.folder() == FOLDER
 
 
 def test_a_folder_that_is_lost_is_explained(monkeypatch):

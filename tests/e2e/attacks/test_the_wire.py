@@ -1,13 +1,12 @@
 """Reads all traffic of a cluster whose processes are on TCP, and searches it for array contents and secrets (docs/security.md)."""
 
 import os
-import re
 import secrets
 import socket
 import threading
 
 import pytest
-from cli import CommandLine, User
+from cli import CommandLine, User, secrets_in
 from conftest import eventually
 
 ETH_P_ALL = 3
@@ -84,8 +83,7 @@ def run(tmp_path, *tls):
             worker.terminate()
             worker.wait()
         operator("down", check=False)
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix in ("", ".token")]
-    return tap, mark.encode(), {found for path in files for found in re.findall(rb"pw-[0-9a-f]{8}-([0-9a-f]{64})", path.read_bytes())}
+    return tap, mark.encode(), secrets_in(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="this user may not read the network")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from cli import CommandLine, User, operator_at
+from cli import CommandLine, User, operator_at, processes_that_show, secrets_in
 from conftest import PATIENCE, eventually
 
 WAITS = """
@@ -128,19 +128,13 @@ def test_no_secret_is_where_others_can_read_it(operator, cluster, ada, token):
     assert program.stdout.readline() == "56.0\n", program.communicate()[1]
     homes = [pathlib.Path(operator.env["PATHWAYS_HOME"]), ada.home]
     files = [path for home in homes for path in home.rglob("*") if path.is_file()]
-    secrets = {found for path in files for found in re.findall(rb"pw-[0-9a-f]{8}-([0-9a-f]{64})", path.read_bytes())}
+    secrets = secrets_in(*homes)
     assert len(secrets) >= 3  # the operator's, the workers' and ada's
     for path in files:
         if any(secret in path.read_bytes() for secret in secrets) or path.suffix == ".key":
             assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o077 == 0, path
             assert path.suffix != ".log"
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        for what in ("cmdline", "environ"):
-            try:
-                text = (pathlib.Path("/proc") / process / what).read_bytes()
-            except OSError:
-                continue
-            assert not any(secret in text for secret in secrets), (process, what)
+    assert not processes_that_show(secrets)
     program.communicate("\n", timeout=PATIENCE)
 
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from cli import CommandLine, end
+from cli import CommandLine, end, processes_that_show, secrets_in
 from slurm import Slurm, missing
 
 WAIT_SECONDS = 180
@@ -71,6 +71,10 @@ def test_a_job_of_its_own(slurm, command):
     assert b"--spill" in pathlib.Path(f"/proc/{report['pid']}/cmdline").read_bytes()
     assert all(b"--host-python" in pathlib.Path(f"/proc/{host['pid']}/cmdline").read_bytes() for host in report["hosts"])
     assert set(command("logs")) == {"controller", "agent", "job", "n0", "n1", "n2", "n3"}
+    secrets = secrets_in(command.env["PATHWAYS_HOME"])
+    assert len(secrets) >= 2 and not processes_that_show(secrets)  # the operator's and the workers'
+    described = [slurm.ask("scontrol", *words, check=False) for words in (("show", "job", "-d", job), ("write", "batch_script", job, "-"))]
+    assert not any(secret.decode() in text for secret in secrets for text in described)
     assert "already up" in command("up", "--on", "slurm", check=False).stderr
     assert command("down")["stopped"] == [f"job {job}"]
     assert slurm.jobs() == {}
