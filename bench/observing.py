@@ -127,6 +127,8 @@ def observed(cluster, programs, seconds, looks):
         readers = [stack.enter_context(make(cluster)) for name, make in (("page", page_reader), ("metrics", metrics_reader)) if name in looks]
         profile = stack.enter_context(Profile(cluster.address, seconds + SPARE_SECONDS)) if "profile" in looks else None
         result = rate(cluster, programs, seconds)
+    if not result["per_s"]:
+        raise SystemExit("observing: no loop ended in that time; give more --seconds, or fewer --loops")
     result["step_us"] = len(programs) * 1e6 / result["per_s"]
     result["answers"] = sum(reader.answers for reader in readers)
     if profile is not None:
