@@ -32,7 +32,7 @@ print(float(jax.jit(lambda v: v.sum())(x)))
 
 @pytest.fixture
 def operator(tmp_path):
-    with operator_at(tmp_path / "operator") as command:
+    with operator_at(tmp_path / "op") as command:
         command.up = command("up", "--devices", "2", "--listen-proxy", "none", "--hang-limit", "1")
         yield command
 

@@ -49,7 +49,7 @@ def storage(tmp_path):
 @pytest.fixture
 def eve(tmp_path, programs, storage):
     """Returns a user of a cluster whose hosts keep programs and checkpoints on small disks, and the cluster."""
-    with operator_at(tmp_path / "operator", PATHWAYS_COMPILE_CACHE=str(programs / "cache"), PATHWAYS_PERSISTENCE_DIRECTORY=str(storage / "{user}")) as operator:
+    with operator_at(tmp_path / "op", PATHWAYS_COMPILE_CACHE=str(programs / "cache"), PATHWAYS_PERSISTENCE_DIRECTORY=str(storage / "{user}")) as operator:
         cluster = operator("up", "--devices", "1", "--listen-proxy", "none")
         operator("token", "create", "--user", "eve", "--output", str(tmp_path / "token"))
         user = User(tmp_path / "eve")
