@@ -2,7 +2,6 @@
 
 #include <sys/eventfd.h>
 
-#include <fstream>
 #include <iterator>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/bin/served_here.h"
 #include "pathways/json/json.h"
 #include "pathways/net/tls/https_get.h"
 
@@ -24,20 +24,11 @@ absl::Status At(const std::string& place, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(place, ": ", status.message()));
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError("there is no such file, or it cannot be read");
-  std::string text(kMostBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
 absl::StatusOr<std::string> ReadDocument(const IssuerFlags& options, const std::string& place, int stop) {
   absl::StatusOr<std::string> text =
       absl::StartsWith(place, "https://")
           ? net::HttpsGet(place, {.authorities = options.authorities, .most_bytes = kMostBytes, .stop = stop})
-          : ReadFile(place);
+          : ReadSmallFile(place, kMostBytes);
   return text.ok() ? std::move(text) : At(place, text.status());
 }
 

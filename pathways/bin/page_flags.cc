@@ -1,6 +1,5 @@
 #include "pathways/bin/page_flags.h"
 
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -51,10 +50,7 @@ absl::Status ShowFiles(const PageFlags& options, net::Tls* tls) {
   std::string read[2];
   const std::string* const paths[] = {&options.certificate, &options.key};
   for (int i = 0; i < 2; ++i) {
-    std::ifstream file(*paths[i], std::ios::binary);
-    read[i].resize(kMostPemBytes);
-    file.read(read[i].data(), static_cast<std::streamsize>(kMostPemBytes));
-    read[i].resize(static_cast<size_t>(file.gcount()));
+    read[i] = ReadSmallFile(*paths[i], kMostPemBytes).value_or("");
     if (read[i].empty())
       return absl::InvalidArgumentError(absl::StrCat("cannot read ", *paths[i], " (--page-certificate, --page-key)"));
   }

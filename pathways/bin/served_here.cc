@@ -15,6 +15,15 @@ bool StaysOnThisMachine(const net::Address& address) {
          absl::StartsWith(address.host, "127.");
 }
 
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t most_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError("there is no such file, or it cannot be read");
+  std::string text(most_bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
 absl::StatusOr<std::string> ReadSecret(const std::string& flag, const std::string& path) {
   std::ifstream file(path);
   std::string secret;

@@ -259,12 +259,8 @@ void SessionFunctions::Launch(const Call& call) {
     fabric_->gangs().Await(array);
     context_->arrays().Insert(call.results[i], {std::move(array), std::move(spec), nullptr, false, nullptr});
   }
-  dispatch::ExecuteCall plan;
-  plan.session = context_->id();
-  plan.executable = &record;
-  plan.args = args;
-  plan.results = results;
-  plan.stream = call.stream;
+  const dispatch::ExecuteCall plan{
+      .session = context_->id(), .executable = &record, .args = args, .results = results, .stream = call.stream};
   const OpId op = context_->names().now().NextOpOfAll();
   for (HostId host : record.hosts) {
     AddOp(call, host, op, waiting);
@@ -292,12 +288,8 @@ void SessionFunctions::LaunchNode(NameScope& names, const NodeCall& call) {
     results.push_back(result->id());
     fabric_->gangs().Await(result);
   }
-  dispatch::ExecuteCall plan;
-  plan.session = context_->id();
-  plan.executable = &record;
-  plan.args = args;
-  plan.results = results;
-  plan.stream = call.stream;
+  const dispatch::ExecuteCall plan{
+      .session = context_->id(), .executable = &record, .args = args, .results = results, .stream = call.stream};
   const auto waiting = std::make_shared<const WeakArrays>(call.results.begin(), call.results.end());
   const auto ending = std::make_shared<Ending>(Ending{record.hosts.size(), absl::OkStatus(), call.done});
   for (HostId host : record.hosts) {
