@@ -117,11 +117,6 @@ def _cores(report):
     return "/".join(dict.fromkeys(str(run["machine"]["cores"]) for run in report["began"])) if report.get("began") else str(os.cpu_count())
 
 
-def _busy(runs):
-    """Returns the share of a recording in which the device runs."""
-    return sum(took for _, _, took in runs) / max(at + took for _, at, took in runs)
-
-
 def _figure11(result, report):
     length = _rows.by_name(report["figures"].get("8")).get("simulated", {}).get("simulated", {}).get(str(result["us"]), {})
     both = {count: (sum(shared["done"]) * result["us"] / 1e6 / shared["seconds"], length[count]["of_device"])
@@ -130,7 +125,7 @@ def _figure11(result, report):
         yield "In figure 8, without a recording, the devices are busy for: " + ", ".join(
             f"{100 * without:.0f} % with {_targets.side8(count)} (here {100 * here:.0f} %)" for count, (here, without) in both.items()) + "."
     counts = sorted(result["clients"], key=int)
-    recorded = {count: _busy(result["clients"][count]["runs"]) for count in counts if result["clients"][count]["runs"]}
+    recorded = {count: _setup.busy(result["clients"][count]["runs"]) for count in counts if result["clients"][count]["runs"]}
     if recorded:
         yield ("The picture's shares are of the recorded 0.4 s, and the table's of the 2 s in which results were counted. In the recording, the device is busy for: "
                + ", ".join(f"{100 * share:.0f} % with {_targets.side8(count)}" for count, share in recorded.items()) + ".")

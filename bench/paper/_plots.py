@@ -97,17 +97,12 @@ STEP_US = 1_000
 SHOWN_US = 30_000  # the part of the recording in figure 11, whose computations are short
 
 
-def busy(runs, begin, end):
-    """Returns the share of the time from `begin` to `end`, in us, in which a device runs."""
-    return sum(max(0, min(at + took, end) - max(at, begin)) for _, at, took in runs) / (end - begin)
-
-
 def typical(runs, length=SHOWN_US):
     """Returns the begin of the part of a recording, in us, whose busy share is nearest to that of the whole, and this share."""
     end = max(at + took for _, at, took in runs)
-    whole = busy(runs, 0, end)
+    whole = _setup.busy(runs)
     begins = range(0, max(1, int(end - length)), STEP_US)
-    return min(begins, key=lambda begin: abs(busy(runs, begin, begin + length) - whole)), whole
+    return min(begins, key=lambda begin: abs(_setup.busy(runs, begin, begin + length) - whole)), whole
 
 
 def _plot11(axes, result):
@@ -117,7 +112,7 @@ def _plot11(axes, result):
     names = []
     for number, (count, shared) in enumerate(result["clients"].items()):
         first, whole = typical(shared["runs"]) if shared["runs"] else (0, 0.0)
-        shown = busy(shared["runs"], first, first + SHOWN_US)
+        shown = _setup.busy(shared["runs"], first, first + SHOWN_US)
         names.append(f"{count} client{'s' * (count != '1')}\n(busy {100 * whole:.0f} %,\nhere {100 * shown:.0f} %)")
         for client in range(len(shared["done"])):
             bars = [((begin - first) / 1e3, took / 1e3) for begin, took in _of_client(shared["runs"], client) if first <= begin < first + SHOWN_US]

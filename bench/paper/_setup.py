@@ -87,6 +87,12 @@ class Spread:
         return f"{self.median:.3f}" + (f" ({self.low:.3f} to {self.high:.3f})" if self.rounds > 1 else "")
 
 
+def busy(runs, begin=0, end=None):
+    """Returns the share of the time from `begin` to `end`, in us, in which a device runs. runs: [client, begin, duration]; end: None: of the last run."""
+    end = max(at + took for _, at, took in runs) if end is None else end
+    return sum(max(0, min(at + took, end) - max(at, begin)) for _, at, took in runs) / (end - begin)
+
+
 def ratios(mine, theirs):
     """Returns the ratios of two sides' {"rounds": [...]}, round by round."""
     return [a / b for a, b in zip(mine["rounds"], theirs["rounds"])]

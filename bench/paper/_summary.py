@@ -80,12 +80,8 @@ def _of_stages(found, report):
 
 def loops_ms(report):
     """Returns {"CPU, 20 loops": the most ms that a computation takes there, by the rates of jax}."""
-    found = {}
-    for device, rows in _targets.devices8(report["figures"].get("8", {"rows": {}})):
-        rates = [row["per_s"] for name, row in rows.items() if not name.isdecimal() and "error" not in row]
-        if rates:
-            found[device] = 1e3 / max(rates)
-    return found
+    rates = {device: _targets.rates_of_jax(rows) for device, rows in _targets.devices8(report["figures"].get("8", {"rows": {}}))}
+    return {device: 1e3 / max(found) for device, found in rates.items() if found}
 
 
 def _of_clients(found, report):

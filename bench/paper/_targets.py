@@ -190,11 +190,15 @@ def _figure8(result):
                 yield dataclasses.replace(target, none=unfilled(found)) if words == "one client" and target.verdict == _setup.MET else target
 
 
+def rates_of_jax(found):
+    """Returns the rates of jax's rows of one kind of device and length of computation."""
+    return [row["per_s"] for name, row in found.items() if not name.isdecimal() and "error" not in row]
+
+
 def unfilled(found):
     """Returns why no number of clients can be too slow for one client, or "": one client alone does not fill the devices, by the length of a computation or by
     the rate of jax."""
-    one = found["1"]
-    jax = [row["per_s"] for name, row in found.items() if not name.isdecimal() and "error" not in row]
+    one, jax = found["1"], rates_of_jax(found)
     share = one["of_device"] if "of_device" in one else one["per_s"] / max(jax) if jax else 1.0
     return f"one client reaches only {100 * share:.0f} % of what {'the devices' if 'of_device' in one else 'jax'} can do" if share < _setup.EQUAL else ""
 

@@ -357,7 +357,7 @@ def test_throughputs_are_equal_from_the_smallest_computation_on_after_which_they
 def test_what_the_pictures_show_is_as_busy_as_the_recording_and_of_one_step():
     runs = [[0, at, 10_000] for at in range(0, 100_000, 10_000)] + [[0, at, 5_000] for at in range(100_000, 400_000, 10_000)]  # first all busy, then half
     begin, whole = _plots.typical(runs, length=100_000)
-    assert whole == pytest.approx(250 / 395) and _plots.busy(runs, begin, begin + 100_000) == pytest.approx(whole, abs=0.01)
+    assert whole == pytest.approx(250 / 395) and _setup.busy(runs, begin, begin + 100_000) == pytest.approx(whole, abs=0.01)
     steps = [[0, "forward", 0, 40], [0, "update", 90, 5], [1, "forward", 1, 40], [1, "update", 98, 5], [1, "forward", 110, 40]]
     assert [_targets.of_next_step(steps, *run[:3]) for run in steps] == [False, False, False, False, True]
 

@@ -115,6 +115,23 @@ def run_script(tmp_path):
     return run
 
 
+@pytest.fixture
+def run_as_operator(run_script, tmp_path):
+    """Returns a function that runs a Python program with an operator's token on a cluster of this shape that listens on an address."""
+    from pathways._cluster import command_lines, local
+    from pathways._cluster.shape import Shape
+
+    def run(code, shape):
+        security = command_lines.Security(tmp_path / "identity", tmp_path)
+        cluster = local.Cluster(Shape.parse(shape), tmp_path, listen="127.0.0.1:0", security=security).start()
+        try:
+            return run_script(code, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address, PATHWAYS_TOKEN_FILE=tmp_path / "operator.token")
+        finally:
+            cluster.stop()
+
+    return run
+
+
 def pytest_sessionstart(session):
     # An installed package's pathways.pth does this before a script imports jax; here jax is already imported.
     from pathways import _bootstrap

@@ -47,15 +47,20 @@ def of_devices(found, host):
     return {event for plane, lines in found.items() if re.match(rf"/device:CUSTOM:{host} device \d+$", plane) for events in lines.values() for event in events}
 
 
-def test_a_profile_has_a_file_for_each_host_beside_the_trace(command, tmp_path):
+def profile_of_two_hosts(command, tmp_path):
+    """Returns the report of `pathways profile` while a program computes on a cluster of two hosts."""
     up = command("up", "--hosts", "2", "--devices", "2")
     program = command.program(up["address"], PROGRAM.format(name="mine"))
     try:
         assert program.stdout.readline() == "ready\n"
-        report = command("profile", "--seconds", "1", "--out", str(tmp_path / "out"))
+        return command("profile", "--seconds", "1", "--out", str(tmp_path / "out"))
     finally:
         program.kill()
         program.communicate()
+
+
+def test_a_profile_has_a_file_for_each_host_beside_the_trace(command, tmp_path):
+    report = profile_of_two_hosts(command, tmp_path)
     folder = pathlib.Path(report["path"])
     assert folder.parent == tmp_path / "out" / "plugins" / "profile"
     assert sorted(path.name for path in folder.iterdir()) == ["host0.xplane.pb", "host1.xplane.pb", "pathways_trace.json"]
@@ -88,14 +93,7 @@ print(json.dumps({"tools": tools, "shown": shown}))
 
 @pytest.mark.skipif(not XPROF_PYTHON.exists(), reason="xprof is not installed: 'make test-xprof' does that (200 MB)")
 def test_xprof_opens_the_files_of_all_hosts(command, tmp_path):
-    up = command("up", "--hosts", "2", "--devices", "2")
-    program = command.program(up["address"], PROGRAM.format(name="mine"))
-    try:
-        assert program.stdout.readline() == "ready\n"
-        report = command("profile", "--seconds", "1", "--out", str(tmp_path / "out"))
-    finally:
-        program.kill()
-        program.communicate()
+    report = profile_of_two_hosts(command, tmp_path)
     paths = [str(pathlib.Path(report["path"]) / host["file"]) for host in report["hosts"]]
     done = subprocess.run([XPROF_PYTHON, "-c", XPROF, *paths], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -264,13 +264,8 @@ colocated_python.colocated_python(lambda x: x)(x)
 """
 
 
-def test_a_cluster_at_an_address_refuses_functions_unless_its_operator_allows_them(run_script, tmp_path):
-    security = command_lines.Security(tmp_path / "identity", tmp_path)
-    cluster = local.Cluster(Shape.parse("1x1x1"), tmp_path, listen="127.0.0.1:0", security=security).start()
-    try:
-        done = run_script(IDENTITY, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address, PATHWAYS_TOKEN_FILE=tmp_path / "operator.token")
-    finally:
-        cluster.stop()
+def test_a_cluster_at_an_address_refuses_functions_unless_its_operator_allows_them(run_as_operator):
+    done = run_as_operator(IDENTITY, "1x1x1")
     assert done.returncode != 0
     assert "PERMISSION_DENIED" in done.stderr and "host 'host0' of island 'island0' runs no Python functions" in done.stderr
     assert "--host-python" in done.stderr

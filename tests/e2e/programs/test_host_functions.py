@@ -19,8 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSh
 
 import pathways as pw
 from pathways._client import connection
-from pathways._cluster import admin, command_lines, local
-from pathways._cluster.shape import Shape
+from pathways._cluster import admin
 
 colocated_python = pytest.importorskip("jax.experimental.colocated_python")
 if jax.__version_info__ < (0, 9, 1):
@@ -403,13 +402,8 @@ def test_a_trace_shows_the_node_on_each_of_its_hosts(tmp_path):
     assert asked & {event["args"]["op"] for event in runs}, "the controller's events have the same ops"
 
 
-def test_where_the_operator_refuses_functions_the_program_names_the_node(run_script, tmp_path):
-    security = command_lines.Security(tmp_path / "identity", tmp_path)
-    cluster = local.Cluster(Shape.parse("2x1x1"), tmp_path, listen="127.0.0.1:0", security=security).start()
-    try:
-        done = run_script(TRACED, timeout=PATIENCE, PATHWAYS_ADDRESS=cluster.address, PATHWAYS_TOKEN_FILE=tmp_path / "operator.token")
-    finally:
-        cluster.stop()
+def test_where_the_operator_refuses_functions_the_program_names_the_node(run_as_operator):
+    done = run_as_operator(TRACED, "2x1x1")
     assert done.returncode != 0
     said = done.stderr
     assert "PERMISSION_DENIED" in said and "runs no Python functions" in said and "tokenize on the hosts of devices 0-1" in said, said
