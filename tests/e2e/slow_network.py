@@ -161,6 +161,9 @@ class TwoIslands:
             self._stack.callback(subprocess.run, ["ip", "link", "del", veth], stderr=subprocess.DEVNULL, check=False)
             _run("ip", "addr", "add", f"{self.heads[i]}/30", "dev", veth)
             _run("ip", "link", "set", veth, "up")
+            # The machine's gateway must not answer for an island whose link is down: some refuse connections to addresses that they do not know.
+            _run("ip", "route", "add", "unreachable", f"{net + 4 * i}/30", "metric", 9999)
+            self._stack.callback(subprocess.run, ["ip", "route", "del", "unreachable", f"{net + 4 * i}/30", "metric", "9999"], stderr=subprocess.DEVNULL, check=False)
             _run("ip", "link", "set", tuns[i], "netns", island.pid)
             island.ip("link", "set", "lo", "up")
             island.ip("addr", "add", f"{self.addresses[i]}/30", "dev", "eth0")
