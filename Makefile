@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan tsan fuzz test-ray test-prometheus test-xprof test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
+.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan asan-e2e tsan fuzz test-ray test-prometheus test-xprof test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -75,6 +75,10 @@ asan: setup
 	@# sizes is an error that requests hear of, not the end of the process (base/memory/try_allocate.h).
 	@cmake --preset asan && ninja -C build/asan -j$(JOBS) && \
 	  ASAN_OPTIONS=allow_user_poisoning=0:allocator_may_return_null=1 ctest --test-dir build/asan --output-on-failure -j$(JOBS)
+
+#: make asan-e2e   end-to-end tests of attacks, users, transfers and faults, on workers under the same two (TESTS="...": other tests)
+asan-e2e: wheel
+	@JOBS=$(JOBS) tools/asan_e2e.sh $(TESTS)
 
 #: make tsan       unit tests under ThreadSanitizer (folders that do not link gRPC, whose Debian build is not instrumented)
 tsan: setup
@@ -171,8 +175,8 @@ test-tunix: wheel build/venv-tunix
 build/venv-tunix: tools/locks/requirements-tunix.txt
 	@tools/setup.sh tunix
 
-#: make nightly    test, test-ray, test-prometheus, test-xprof, test-page, test-helm, test-image, sim, asan, tsan, tsa, fuzz, bench
-nightly: test test-ray test-prometheus test-xprof test-page test-helm test-image sim asan tsan tsa fuzz bench
+#: make nightly    test, test-ray, test-prometheus, test-xprof, test-page, test-helm, test-image, sim, asan, asan-e2e, tsan, tsa, fuzz, bench
+nightly: test test-ray test-prometheus test-xprof test-page test-helm test-image sim asan asan-e2e tsan tsa fuzz bench
 
 #: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel
@@ -212,4 +216,4 @@ build/venv-lock:
 
 #: make clean      remove build trees and results; keeps the Python environments
 clean:
-	@rm -rf build/release build/asan build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/docs build/programs build/plugin-nightly/tree
+	@rm -rf build/release build/asan build/asan-e2e build/tsan build/tsa build/debug build/fuzz build/results build/wheel build/pip build/bench build/paper build/docs build/programs build/plugin-nightly/tree

@@ -18,6 +18,8 @@ absl::Status Bad(absl::Span<const int64_t> dims, absl::Span<const int64_t> strid
                                                  absl::StrJoin(dims, ","), "]: ", std::string(why)));
 }
 
+constexpr int64_t kMostGaps = 4096;  // bytes, beyond as many as the elements have
+
 struct Sizes {
   int64_t dense_bytes;
   StridedExtent extent;
@@ -60,6 +62,14 @@ absl::StatusOr<StridedExtent> SpannedRegion(int element_bytes, absl::Span<const 
                                             absl::Span<const int64_t> byte_strides) {
   PW_ASSIGN_OR_RETURN(const Sizes sizes, Measure(element_bytes, dims, byte_strides));
   return sizes.extent;
+}
+
+absl::StatusOr<int64_t> BytesToRead(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides) {
+  PW_ASSIGN_OR_RETURN(const Sizes sizes, Measure(element_bytes, dims, byte_strides));
+  if (sizes.extent.bytes - sizes.dense_bytes <= std::max(sizes.dense_bytes, kMostGaps)) return sizes.extent.bytes;
+  return Bad(dims, byte_strides,
+             absl::StrCat("they spread ", sizes.dense_bytes, " bytes of elements over ", sizes.extent.bytes,
+                          ": read the array densely, and spread it in the program"));
 }
 
 bool IsDense(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides) {

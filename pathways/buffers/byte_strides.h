@@ -26,6 +26,10 @@ struct StridedExtent {
 absl::StatusOr<StridedExtent> SpannedRegion(int element_bytes, absl::Span<const int64_t> dims,
                                             absl::Span<const int64_t> byte_strides);
 
+// Returns the size of the region into which an array is read with these strides. INVALID_ARGUMENT as above, and if most of the region would be
+// gaps: a host fills all of it, so the strides of two elements could take any part of its memory.
+absl::StatusOr<int64_t> BytesToRead(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides);
+
 // Returns true if the strides are equivalent to those of a dense row-major array. Strides of dimensions of size 1 are ignored; an array
 // without elements is dense.
 bool IsDense(int element_bytes, absl::Span<const int64_t> dims, absl::Span<const int64_t> byte_strides);

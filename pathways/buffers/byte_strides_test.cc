@@ -90,6 +90,21 @@ TEST(ByteStridesTest, ChecksSizesBeforeTakingMemory) {
   EXPECT_TRUE(Densify(Bytes(), 4, {0, 3}, {12, 4}, 0)->empty());
 }
 
+TEST(ByteStridesTest, ReadsNoArrayThatIsMostlyGaps) {
+  EXPECT_EQ(*BytesToRead(4, {2, 3}, {4, 8}), 24);
+  EXPECT_EQ(*BytesToRead(4, {1000}, {8}), 7996);
+  EXPECT_EQ(*BytesToRead(4, {2}, {4000}), 4004);
+  EXPECT_EQ(*BytesToRead(4, {0, 2}, {1 << 30, 1 << 30}), 0);
+  EXPECT_EQ(*BytesToRead(4, {1000}, {0}), 4);
+  for (int64_t stride : {int64_t{5000}, int64_t{-5000}, int64_t{1} << 35}) {
+    const absl::Status status = BytesToRead(4, {2}, {stride}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("they spread 8 bytes of elements over"));
+  }
+  EXPECT_EQ(BytesToRead(4, {1 << 20}, {16}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(BytesToRead(4, {2}, {kMax}).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(ByteStridesTest, DimensionsOfSizeOneDoNotMatter) {
   EXPECT_TRUE(IsDense(4, {1, 3, 1}, {999, 4, -7}));
   EXPECT_TRUE(IsDense(4, {}, {}));

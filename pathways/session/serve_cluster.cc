@@ -191,6 +191,8 @@ void ServedSession::AskTokens(uint64_t number, const ::pathways::v1::TokenQuesti
 void ServedSession::AskQuotas(uint64_t number, const ::pathways::v1::QuotaQuestion& question) {
   if (question.has_change()) {
     if (absl::Status status = MustBeOperator("change quotas"); !status.ok()) return Answer(number, status, nullptr);
+  } else if (client_.caller.role == identity::Role::kWorker) {  // it computes nothing, so it has none
+    if (absl::Status status = MustBeOperator("see quotas of others"); !status.ok()) return Answer(number, status, nullptr);
   }
   AnswerText(number, owner_.on_quotas(question));
 }

@@ -1,5 +1,6 @@
 #include "pathways/session/service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -192,11 +193,21 @@ absl::StatusOr<std::string> SessionService::AnswerQuotas(uint64_t session, const
   return session::AnswerQuotas(*options_.identity, *environment_.cluster, asker->second.caller, question);
 }
 
+size_t SessionService::SessionsOf(const std::string& user) const {
+  const auto is_users = [&](const auto& entry) { return entry.second.user == user; };
+  const auto are_users = [&](const auto& entry) { return entry.second.caller.user == user; };
+  return static_cast<size_t>(std::count_if(opening_.begin(), opening_.end(), is_users) +
+                             std::count_if(sessions_.begin(), sessions_.end(), are_users));
+}
+
 void SessionService::Open(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
+  if (!caller.is_operator() && SessionsOf(caller.user) >= kMostOfOne)
+    return Refuse(link, absl::ResourceExhaustedError(absl::StrCat("user '", caller.user, "' has ", kMostOfOne,
+                                                                  " programs and tools connected, which is the most: end some")));
   NewSession wanted{hello.description(), {}, hello.observer(), caller.user, caller.is_operator()};
   if (hello.has_weight()) wanted.share.weight = hello.weight();
   if (hello.has_priority()) wanted.share.priority = hello.priority();
-  wanted.client = (opening_[link] = {caller.token_id}).client;
+  wanted.client = (opening_[link] = {caller.token_id, caller.user}).client;
   wanted.tell = [weak = weak_from_this(), link](const std::string& line) {
     if (auto self = weak.lock()) self->Tell(link, line);
   };

@@ -10,6 +10,7 @@
 //   SS-3  a client that has not been admitted has kGreetingTime for its hello, in frames of at most kStrangerBytes. At most
 //         Strangers::kMost such links exist at a time: one more drops the oldest
 //   SS-4  when a token is revoked, the sessions that were opened with it end
+//   SS-5  a user who is no operator has at most kMostOfOne sessions at a time, with those that are being opened and those of tools
 // Everything runs on the cluster's strand. Transport, timers and cluster must outlive the service.
 #pragma once
 
@@ -46,6 +47,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     Cluster* cluster;
     Timers* timers;
   };
+
+  static constexpr size_t kMostOfOne = 1024;
 
   static std::shared_ptr<SessionService> Create(Options options, const Environment& environment);
   ~SessionService() override;
@@ -91,6 +94,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void Open(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
   void OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
                 const ::pathways::v1::SessionHello& hello);
+  size_t SessionsOf(const std::string& user) const;
   ServedSession::Owner OwnerOf(uint64_t session);
   absl::Status Resume(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
   void Watch(LinkId link);  // a stranger's
@@ -117,7 +121,7 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   std::map<LinkId, std::unique_ptr<Link>> links_;
   std::map<LinkId, uint64_t> session_of_;  // links that have been welcomed
   struct Opening {
-    std::string token_id;
+    std::string token_id, user;
     std::shared_ptr<bool> client = std::make_shared<bool>(true);  // NewSession::client
   };
   std::map<LinkId, Opening> opening_;  // links whose new session is being opened, or waits for a quota

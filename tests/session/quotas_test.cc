@@ -197,6 +197,32 @@ class Frames : public net::Connection::Handler {
   ::pathways::v1::ControllerFrame last;
 };
 
+TEST_F(QuotasTest, WithoutAQuotaAUserHasSoManyConnectionsAndOthersTheirs) {
+  Frames frames;
+  std::vector<std::unique_ptr<net::Connection>> connections;
+  const auto connect = [&](const std::string& user) {
+    frames.last.Clear();
+    t_.transport.Connect(t_.service_address, absl::InfiniteDuration(),
+                         [&](auto connected) { connections.push_back(*std::move(connected)); });
+    t_.Run();
+    connections.back()->Start(&frames);
+    ::pathways::v1::ClientFrame hello;
+    hello.mutable_hello()->set_version(1);
+    hello.mutable_hello()->set_observer(true);
+    hello.mutable_hello()->set_token(tokens_[user]);
+    connections.back()->Send(hello.SerializeAsString());
+    t_.Run();
+    return frames.last;
+  };
+  for (size_t i = 0; i < SessionService::kMostOfOne; ++i) ASSERT_TRUE(connect("ada").has_welcome());
+  EXPECT_THAT(connect("ada").ended().message(), HasSubstr("user 'ada' has 1024 programs and tools connected"));
+  EXPECT_TRUE(connect("bob").has_welcome());
+  EXPECT_TRUE(connect("olga").has_welcome());
+  connections.front() = nullptr;
+  t_.Run();
+  EXPECT_TRUE(connect("ada").has_welcome());
+}
+
 TEST_F(QuotasTest, AnObserverComputesNothing) {
   // Else users could have sessions that no quota counts, by calling them observers.
   Frames frames;

@@ -1,4 +1,8 @@
 // Tests roles: every cell of the table in docs/security.md, and the few answers that strangers get.
+#include <functional>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,6 +97,21 @@ TEST_F(RolesTest, SessionsThatAreNotThereAreNotToldFromThoseOfOthers) {
   EXPECT_EQ(change(session->id()), change(SessionId(4711)));
 }
 
+TEST_F(RolesTest, ASliceOfAnotherSessionNamesNothing) {
+  auto ada = Door("ada"), bob = Door("bob");
+  const auto hers = *Open(*ada, "ada's"), his = *Open(*bob, "bob's");
+  const auto slice = t_.Await<SliceState>([&](auto done) { ada->AddSlice(hers->id(), {.count = 1}, std::move(done)); });
+  ASSERT_TRUE(slice.ok()) << slice.status();
+  const auto release = [&](client::RemoteCluster& door, SessionId session) {
+    return t_.AwaitStatus([&](auto done) { door.ReleaseSlice(session, slice->slice, std::move(done)); });
+  };
+  const auto awaited =
+      t_.Await<SliceState>([&](auto done) { bob->AwaitSlice(his->id(), slice->slice, absl::Seconds(1), std::move(done)); });
+  EXPECT_TRUE(absl::IsNotFound(awaited.status())) << awaited.status();
+  EXPECT_TRUE(absl::IsNotFound(release(*bob, his->id())));
+  EXPECT_TRUE(release(*ada, hers->id()).ok());
+}
+
 TEST_F(RolesTest, DrainingRecordingAndTokensAreTheOperators) {
   for (const std::string user : {"ada", "rack1", "olga"}) {
     auto door = Door(user);
@@ -151,6 +170,112 @@ TEST_F(RolesTest, RevokingATokenEndsItsSessionsAtOnce) {
   EXPECT_FALSE(answer.ok());
   EXPECT_TRUE(absl::IsUnauthenticated(Open(*ada, "ada's again").status()));
   EXPECT_TRUE(Open(*bob, "bob's second").ok());
+}
+
+// ---- the whole table
+
+class TableTest : public RolesTest {
+ protected:
+  using Cluster = client::RemoteCluster;
+  struct Row {
+    const char* may;
+    std::function<absl::Status(Cluster&)> ask;
+    bool user, operators, worker, own;  // in the order of the table's columns
+  };
+  static absl::Status Found(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos ? absl::OkStatus() : absl::PermissionDeniedError("it is not in the answer");
+  }
+  absl::Status InStatus(Cluster& door, const std::string& part) {
+    const auto report = t_.Await<std::string>([&](auto done) { door.GetStatus(std::move(done)); });
+    return report.ok() ? Found(*report, part) : report.status();
+  }
+  absl::Status InQuotas(Cluster& door, const std::string& part) {
+    ::pathways::v1::QuotaQuestion question;
+    question.set_list(true);
+    const auto report = t_.Await<std::string>([&](auto done) { door.AskQuotas(question, std::move(done)); });
+    return report.ok() ? Found(*report, part) : report.status();
+  }
+  absl::Status ChangeQuota(Cluster& door) {
+    ::pathways::v1::QuotaQuestion question;
+    question.mutable_change()->set_user("bob");
+    question.mutable_change()->set_sessions(7);
+    return t_.Await<std::string>([&](auto done) { door.AskQuotas(question, std::move(done)); }).status();
+  }
+  absl::Status Ask(Cluster& door, const ::pathways::v1::TokenQuestion& question) {
+    absl::Status status;
+    Tokens(door, question, &status);
+    return status;
+  }
+  absl::Status MakeToken(Cluster& door) {
+    ::pathways::v1::TokenQuestion question;
+    question.mutable_create()->set_user("eve");
+    question.mutable_create()->set_role("user");
+    return Ask(door, question);
+  }
+  absl::Status RevokeToken(Cluster& door) {
+    ::pathways::v1::TokenQuestion question;
+    question.set_revoke(identity::TokenId(*identity_->CreateToken({"mallory"})));
+    return Ask(door, question);
+  }
+  absl::Status Compute(Cluster& door) {
+    const auto session = Open(door, "a program");
+    if (!session.ok()) return session.status();
+    return t_.Await<SliceState>([&](auto done) { door.AddSlice((*session)->id(), {.count = 1}, std::move(done)); }).status();
+  }
+  absl::Status Share(Cluster& door, SessionId session) {
+    return t_.Await<gang::Share>([&](auto done) { door.ChangeShare(session, {.weight = 2}, std::move(done)); }).status();
+  }
+  absl::Status Suspend(Cluster& door, SessionId session, bool resume) {
+    return t_.Await<SuspendReport>([&](auto done) { door.SuspendClient(session, resume, std::move(done)); }).status();
+  }
+  absl::Status Drain(Cluster& door, bool undo) {
+    return t_.Await<DrainReport>([&](auto done) { door.DrainHost("w0", undo, std::move(done)); }).status();
+  }
+  // A trace of no time is refused, but only for those who may record one.
+  absl::Status Trace(Cluster& door) {
+    const auto trace = t_.Await<ClusterTrace>([&](auto done) { door.RecordTrace(absl::ZeroDuration(), 0, std::move(done)); });
+    return absl::IsInvalidArgument(trace.status()) ? absl::OkStatus() : trace.status();
+  }
+  absl::Status ProfileAll(Cluster& door) {
+    const auto tool = t_.Await<std::shared_ptr<client::RemoteSession>>([&](auto done) { door.Observe(std::move(done)); });
+    if (!tool.ok()) return tool.status();
+    return t_.AwaitStatus([&](auto done) { door.StartProfile((*tool)->id(), {.everything = true}, std::move(done)); });
+  }
+};
+
+TEST_F(TableTest, EveryCellIsAsDocumented) {
+  auto bob = Door("bob"), olga = Door("olga");
+  const auto bobs = *Open(*bob, "bob's program");
+  const SessionId id = bobs->id();
+  ASSERT_TRUE(ChangeQuota(*olga).ok());
+  constexpr bool kYes = true, kNo = false;
+  const std::vector<Row> rows = {
+      {"compute", [&](auto& door) { return Compute(door); }, kYes, kYes, kNo, kYes},
+      {"see hosts", [&](auto& door) { return InStatus(door, "\"w0\""); }, kYes, kYes, kYes, kYes},
+      {"see another's session", [&](auto& door) { return InStatus(door, "bob's program"); }, kNo, kYes, kNo, kYes},
+      {"change another's share", [&](auto& door) { return Share(door, id); }, kNo, kYes, kNo, kYes},
+      {"suspend another's session", [&](auto& door) { return Suspend(door, id, false); }, kNo, kYes, kNo, kYes},
+      {"resume another's session", [&](auto& door) { return Suspend(door, id, true); }, kNo, kYes, kNo, kYes},
+      {"drain", [&](auto& door) { return Drain(door, false); }, kNo, kYes, kNo, kYes},
+      {"undo it", [&](auto& door) { return Drain(door, true); }, kNo, kYes, kNo, kYes},
+      {"record a trace", [&](auto& door) { return Trace(door); }, kNo, kYes, kNo, kYes},
+      {"record a profile of all", [&](auto& door) { return ProfileAll(door); }, kNo, kYes, kNo, kYes},
+      {"make tokens", [&](auto& door) { return MakeToken(door); }, kNo, kYes, kNo, kYes},
+      {"list tokens", [&](auto& door) { return Ask(door, Listing()); }, kNo, kYes, kNo, kYes},
+      {"revoke tokens", [&](auto& door) { return RevokeToken(door); }, kNo, kYes, kNo, kYes},
+      {"see its own quotas", [&](auto& door) { return InQuotas(door, "quotas"); }, kYes, kYes, kNo, kYes},
+      {"see another's quotas", [&](auto& door) { return InQuotas(door, "\"bob\""); }, kNo, kYes, kNo, kYes},
+      {"change quotas", [&](auto& door) { return ChangeQuota(door); }, kNo, kYes, kNo, kYes},
+  };
+  for (const std::string user : {"ada", "olga", "rack1", ""}) {
+    t_.network.SetProofOfAccepted(user.empty() ? net::PeerProof::kOwn : net::PeerProof::kStranger);
+    for (const Row& row : rows) {
+      auto door = Door(user);
+      const bool may = user == "ada" ? row.user : user == "olga" ? row.operators : user == "rack1" ? row.worker : row.own;
+      const absl::Status status = row.ask(*door);
+      EXPECT_TRUE(may ? status.ok() : absl::IsPermissionDenied(status)) << "'" << user << "' may " << row.may << ": " << status;
+    }
+  }
 }
 
 // ---- strangers

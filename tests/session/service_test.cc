@@ -219,14 +219,32 @@ TEST(SessionServiceTest, HandlesOfAnotherSessionNameNothing) {
   ASSERT_TRUE(t.session->MakeErrorArray(theirs, ServedCluster::Single(0, {4}), absl::DataLossError("theirs")).ok());
   t.Run();
   EXPECT_EQ(t.Ready({theirs}).code(), absl::StatusCode::kDataLoss);
+  const auto program = t.Compile(ServedCluster::Toy("f", 1, 1, 1), ServedCluster::Devices(0, 1));
+  ASSERT_TRUE(program.ok()) << program.status();
   Stranger stranger(&t);
   stranger.Hello();
   ClientFrame frame;
   frame.set_first(1);
   frame.add_requests()->mutable_await_ready()->add_handles(theirs);
+  frame.add_requests()->mutable_fetch()->set_array(theirs);
+  frame.add_requests()->set_program_text((*program)->handle);
+  frame.add_requests()->set_program_module((*program)->handle);
+  frame.add_requests()->set_cost_analysis((*program)->handle);
+  frame.add_requests()->set_fetch_run(theirs);
   stranger.Say(frame);
-  ASSERT_EQ(stranger.answers, 1);
-  EXPECT_EQ(StatusFrom(stranger.heard.back().events(0).answer().status()).code(), absl::StatusCode::kNotFound);
+  ASSERT_EQ(stranger.answers, 6);
+  for (const ControllerFrame& heard : stranger.heard) {
+    for (const auto& event : heard.events()) {
+      EXPECT_EQ(StatusFrom(event.answer().status()).code(), absl::StatusCode::kNotFound) << event.answer().request();
+    }
+  }
+  // A reply to a call of another's program ends the session that sends it, and nothing else.
+  frame.Clear();
+  frame.set_first(7);
+  frame.add_requests()->mutable_host_call_reply()->set_call(1);
+  stranger.Say(frame);
+  EXPECT_THAT(stranger.ended().message(), HasSubstr("which was not made"));
+  EXPECT_EQ(t.Ready({theirs}).code(), absl::StatusCode::kDataLoss);
 }
 
 // Puts an array of 60 KiB by requests `first` and `first` + 1, then fetches it more often than the window of events allows. Returns how

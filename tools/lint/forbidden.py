@@ -15,6 +15,9 @@ RULES = [
      "pw::Clock"),
     ("randomness", re.compile(r"\bs?rand\s*\(|\brandom_device\b|\bmt19937(_64)?\b"), _EDGES, True, "a seeded generator that is passed in"),
     ("a lock", re.compile(r"\bstd::(shared_|recursive_)?mutex\b|\babsl::Mutex\b"), _EDGES + ("pathways/trace/",), True, "a strand"),
+    ("memory whose lack ends the process", re.compile(r"\bAlignedBytes(\s+\w+)?\("),
+     ("pathways/base/", "pathways/device/simulated/", "pathways/net/in_memory/", "pathways/net/testing.h", "pathways/lanes/lane_end_fuzz.cc"),
+     True, "TryAllocate"),
     ("a coroutine", re.compile(r"\bco_(await|return|yield)\b"), (), False, "futures: g++ 12 miscompiles coroutines"),
     ("an exception", re.compile(r"\bthrow\b"), ("plugins/",), False, "absl::Status"),
 ]

@@ -78,7 +78,7 @@ def test_long_functions_and_files(tree):
 
 @pytest.mark.parametrize("line", [
     "std::thread t;", "std::this_thread::sleep_for(x);", "auto t = std::chrono::steady_clock::now();", "int r = rand();", "std::mutex mu;",
-    "co_await x;", "throw 1;"])
+    "co_await x;", "throw 1;", "AlignedBytes out(n);", "auto out = AlignedBytes(n);"])
 def test_forbidden_constructs(tree, line):
     tree({"pathways/worker/x.cc": line + "\n"})
     assert len(forbidden.check()) == 1

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -37,6 +38,13 @@ absl::StatusOr<AlignedBytes> TryAllocateHostBuffer(int64_t size) {
   std::optional<AlignedBytes> memory = TryAllocate(static_cast<size_t>(size));
   if (memory.has_value()) return *std::move(memory);
   return absl::ResourceExhaustedError(absl::StrCat("there is no memory for a host buffer of ", size, " bytes"));
+}
+
+absl::StatusOr<Bytes> TryCopy(std::string_view data) {
+  absl::StatusOr<AlignedBytes> memory = TryAllocateHostBuffer(static_cast<int64_t>(data.size()));
+  if (!memory.ok()) return memory.status();
+  if (!data.empty()) std::memcpy(memory->data(), data.data(), data.size());
+  return std::move(*memory).Freeze();
 }
 
 }  // namespace pw

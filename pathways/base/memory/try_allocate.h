@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "pathways/base/memory/bytes.h"
@@ -15,5 +16,8 @@ std::optional<AlignedBytes> TryAllocate(size_t size);
 
 // Like TryAllocate, for a host buffer. Returns RESOURCE_EXHAUSTED if the system has no memory.
 absl::StatusOr<AlignedBytes> TryAllocateHostBuffer(int64_t size);
+
+// Like Bytes::Copy. Returns RESOURCE_EXHAUSTED if the system has no memory.
+absl::StatusOr<Bytes> TryCopy(std::string_view data);
 
 }  // namespace pw

@@ -1,5 +1,7 @@
 #include "pathways/base/memory/try_allocate.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -28,6 +30,17 @@ TEST(TryAllocate, AHostBufferThatNoMachineHasIsAnError) {
     EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
     EXPECT_THAT(status.message(), testing::HasSubstr(absl::StrCat("no memory for a host buffer of ", size)));
   }
+}
+
+TEST(TryCopy, ACopyHasTheBytesAndMemoryOfItsOwn) {
+  const std::string text(1000, 'x');
+  const absl::StatusOr<Bytes> copy = TryCopy(text);
+  ASSERT_TRUE(copy.ok());
+  EXPECT_EQ(copy->view(), text);
+  EXPECT_NE(copy->view().data(), text.data());
+  EXPECT_TRUE(TryCopy("")->empty());
+  const absl::Status none = TryCopy(std::string_view(text.data(), size_t{1} << 60)).status();  // nothing is read of it
+  EXPECT_TRUE(absl::IsResourceExhausted(none)) << none;
 }
 
 }  // namespace

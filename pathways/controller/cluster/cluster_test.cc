@@ -150,6 +150,25 @@ TEST(ClusterTest, StrangersGetLittleAttentionForAShortTime) {
   EXPECT_FALSE(crowd[1]->closed) << "only the oldest goes";
 }
 
+TEST(ClusterTest, AStrangerSendsFewEventsWhateverTheyAre) {
+  WithTokens tokens;
+  TestCluster t(1, 1, tokens.options());
+  t.network.SetProofOfAccepted(net::PeerProof::kStranger);
+  ::pathways::v1::FromWorker pongs;
+  pongs.add_events()->mutable_pong();
+  Stranger patient(&t), dense(&t);
+  for (int i = 0; i < 4; ++i) patient.connection->Send(pongs.SerializeAsString());
+  t.Run();
+  EXPECT_FALSE(patient.closed);
+  patient.connection->Send(pongs.SerializeAsString());
+  t.Run();
+  EXPECT_TRUE(patient.closed);
+  pongs.add_events();
+  dense.connection->Send(pongs.SerializeAsString());
+  t.Run();
+  EXPECT_TRUE(dense.closed);
+}
+
 TEST(ClusterTest, AHostsCertificateIsMadeAnewWhileItRuns) {
   WithTokens tokens;
   ClusterOptions options = tokens.options();

@@ -30,6 +30,8 @@ void HostLink::OnFrame(net::Frame frame) {
   const bool first = std::exchange(first_frame_, false);
   ::pathways::v1::FromWorker message;
   if (message.ParseFromString(frame.header) && (message.events_size() > 0 || message.has_received())) {
+    if (message.events_size() > 1 && is_stranger())
+      return connection_->Close(absl::InvalidArgumentError("more than one event came before the peer was let in"));
     absl::StatusOr<std::vector<Bytes>> pieces = Split(message, frame.payload);
     if (!pieces.ok()) return connection_->Close(pieces.status());
     const size_t bytes = frame.header.size() + frame.payload.size();
@@ -53,6 +55,8 @@ void HostLink::OnFrame(net::Frame frame) {
 }
 
 absl::Status HostLink::Admit(size_t header_bytes, size_t payload_bytes) {
+  if (is_stranger() && ++stranger_frames_ > kStrangerFrames)
+    return absl::InvalidArgumentError(absl::StrCat("more than ", kStrangerFrames, " frames came before the peer was let in"));
   const size_t most = most_bytes_.load(std::memory_order_acquire);
   if (most == kUnlimited || (header_bytes <= most && payload_bytes == 0)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a frame of ", header_bytes, " and ", payload_bytes, " bytes came ",

@@ -6,6 +6,7 @@
 //   HL-2  the payload of a frame is split exactly as its messages say, or the link closes
 //   HL-3  until Trust is called, a frame of more than kStrangerBytes closes the link before memory is taken for it. Afterwards, on a
 //         device runtime's link, a frame of more than kRuntimeBytes does
+//   HL-4  until Trust is called, kStrangerFrames frames come at most, of one event each: small events would take many times their bytes
 #pragma once
 
 #include <atomic>
@@ -28,6 +29,8 @@ using LinkId = uint64_t;
 
 // The largest frame that a peer may send before it is let in: a worker's hello, which describes its devices.
 inline constexpr size_t kStrangerBytes = 256 << 10;
+// The frames that it may send: a hello, and answers to pings that crossed it.
+inline constexpr int kStrangerFrames = 4;
 // The largest frame of a device runtime: a key and a value (worlds/key_value_store.h).
 inline constexpr size_t kRuntimeBytes = 16 << 20;
 
@@ -65,11 +68,13 @@ class HostLink final : public net::Connection::Handler {
   static absl::StatusOr<std::vector<Bytes>> Split(const ::pathways::v1::FromWorker& message, const Bytes& payload);
 
   static constexpr size_t kUnlimited = static_cast<size_t>(-1);
+  bool is_stranger() const { return most_bytes_.load(std::memory_order_acquire) == kStrangerBytes; }
 
   const LinkId id_;
   const PostToOwner post_;
-  std::atomic<size_t> most_bytes_ = kStrangerBytes;    // of a frame without payload
-  bool first_frame_ = true;                            // on the transport's threads, which call one at a time
+  std::atomic<size_t> most_bytes_ = kStrangerBytes;  // of a frame without payload
+  bool first_frame_ = true;                          // on the transport's threads, which call one at a time; so is the next
+  int stranger_frames_ = 0;
   const std::unique_ptr<net::Connection> connection_;  // last: closed before the rest goes
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/device/pjrt/packed.h"
 #include "xla/ffi/api/c_api.h"
@@ -152,8 +153,8 @@ absl::Status StartCall(XLA_FFI_CallFrame* frame) {
     PW_ASSIGN_OR_RETURN(HostCallOperand operand, ReadBuffer(frame->args.args[i]));
     if (operand.dtype == buffers::DType::kToken) continue;  // only orders the call; not passed to the function
     const char* data = static_cast<const char*>(static_cast<const XLA_FFI_Buffer*>(frame->args.args[i])->data);
-    operand.data = PackedBits(operand.dtype) > 0 ? Unpack(operand.dtype, data, ByteSize(operand))
-                                                 : Bytes::Copy({data, static_cast<size_t>(ByteSize(operand))});
+    PW_ASSIGN_OR_RETURN(operand.data, PackedBits(operand.dtype) > 0 ? Unpack(operand.dtype, data, ByteSize(operand))
+                                                                    : TryCopy({data, static_cast<size_t>(ByteSize(operand))}));
     request.operands.push_back(std::move(operand));
   }
   PendingCall call{frame->api, nullptr, {}, {}, {}};

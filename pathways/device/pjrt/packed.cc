@@ -3,6 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "pathways/base/memory/try_allocate.h"
+#include "pathways/base/status_macros.h"
+
 namespace pw::device::pjrt {
 namespace {
 
@@ -17,11 +20,11 @@ int PackedBits(DType dtype) {
   return bits < 8 ? bits : 0;
 }
 
-Bytes Unpack(DType dtype, const void* packed, int64_t elements) {
+absl::StatusOr<Bytes> Unpack(DType dtype, const void* packed, int64_t elements) {
   const int bits = PackedBits(dtype), per_byte = 8 / bits;
   const uint8_t mask = static_cast<uint8_t>((1 << bits) - 1), sign = static_cast<uint8_t>(1 << (bits - 1));
   const auto* in = static_cast<const uint8_t*>(packed);
-  AlignedBytes out(static_cast<size_t>(elements));
+  PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocateHostBuffer(elements));
   for (int64_t i = 0; i < elements; ++i) {
     uint8_t value = in[i / per_byte] >> (i % per_byte * bits) & mask;
     if (IsSigned(dtype) && (value & sign) != 0) value |= static_cast<uint8_t>(~mask);

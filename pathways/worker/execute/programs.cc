@@ -98,16 +98,21 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
     if (HostId(process.host()) == context_->self()) continue;
     processes_[process.host()] = program->processes[process.host()] = process.address();
   }
-  pool_->Post([this, alive = context_->alive(), strand = context_->strand(), runtime = runtime_, cache = cache_,
-               kept = kept_, clock = context_->clock(), program, id = command.executable(), request = *std::move(request)]() mutable {
-    if (alive.expired()) return;  // the worker is gone
-    const absl::Time start = clock->Now();
-    auto result = std::make_shared<Result>(CompileNow(runtime, *cache, kept.get(), request));
-    result->seconds = absl::ToDoubleSeconds(clock->Now() - start);
-    strand->Post([this, alive, program, id, result] {
-      if (!alive.expired()) Finish(id, program, std::move(*result));
-    });
-  });
+  turns_.Post(command.session(),
+              [this, alive = context_->alive(), strand = context_->strand(), runtime = runtime_, cache = cache_, kept = kept_,
+               clock = context_->clock(), program, id = command.executable(), request = *std::move(request)]() mutable {
+                if (alive.expired()) return;  // the worker is gone
+                const absl::Time start = clock->Now();
+                auto result = std::make_shared<Result>();
+                if (program->unwanted.load(std::memory_order_relaxed))
+                  result->program = absl::CancelledError("the client has gone, and with it this program");
+                else
+                  *result = CompileNow(runtime, *cache, kept.get(), request);
+                result->seconds = absl::ToDoubleSeconds(clock->Now() - start);
+                strand->Post([this, alive, program, id, result] {
+                  if (!alive.expired()) Finish(id, program, std::move(*result));
+                });
+              });
 }
 
 Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const KeptPrograms* kept,
@@ -196,7 +201,11 @@ void Programs::SetPeers(const v1::Peers& peers) {
 }
 
 void Programs::ReleaseOwner(SessionId session) {
-  absl::erase_if(programs_, [session](const auto& entry) { return entry.second->session == session; });
+  absl::erase_if(programs_, [session](const auto& entry) {
+    if (entry.second->session != session) return false;
+    entry.second->unwanted.store(true, std::memory_order_relaxed);
+    return true;
+  });
 }
 
 KeptProgramsRef Programs::Keep() const {

@@ -11,9 +11,11 @@
 // Invariants:
 //   PG-1  every Compile is answered by exactly one Compiled
 //   PG-2  a dropped program stays usable for the executions that hold it
+//   PG-3  sessions take turns to have programs compiled, and none takes all threads. Programs of a session that has ended are not compiled
 // Lives on the worker's strand.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,7 +23,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
-#include "pathways/base/threads/thread_pool.h"
+#include "pathways/base/threads/task_turns.h"
 #include "pathways/device/device.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/execute/compile_cache.h"
@@ -36,6 +38,7 @@ struct Program {
   std::vector<int> positions;   // the position of each of `devices`; empty if all devices are here (then positions are 0, 1, ...)
   std::vector<uint32_t> hosts;  // all hosts of the program; empty if all devices are here
   std::map<uint32_t, std::string> processes;  // by other host: the address of its runtime
+  std::atomic<bool> unwanted = false;         // its session has ended: need not be compiled. Any thread
   bool pending = true;
   absl::Status error;                                  // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;       // null while pending and after an error
@@ -52,10 +55,16 @@ using ProgramRef = std::shared_ptr<Program>;
 
 class Programs {
  public:
-  // `pool` and `cache` must outlive every compilation. `kept`: of an earlier Worker.
-  Programs(WorkerContext* context, device::DeviceRuntime* runtime, Executor* pool, std::shared_ptr<const CompileCache> cache,
-           KeptProgramsRef kept)
-      : context_(context), runtime_(runtime), pool_(pool), cache_(std::move(cache)), kept_(std::move(kept)) {}
+  // `pool` and `cache` must outlive every compilation. `most_of_one`: the programs of one session that compile at once. `kept`: of an
+  // earlier Worker.
+  Programs(WorkerContext* context, device::DeviceRuntime* runtime, Executor* pool, int most_of_one,
+           std::shared_ptr<const CompileCache> cache, KeptProgramsRef kept)
+      : context_(context),
+        runtime_(runtime),
+        pool_(pool),
+        turns_(pool, most_of_one),
+        cache_(std::move(cache)),
+        kept_(std::move(kept)) {}
 
   // Begins to compile. `payload` has the program and its options. Find returns the program from now on.
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
@@ -79,7 +88,7 @@ class Programs {
   struct Result {
     absl::StatusOr<std::shared_ptr<device::LoadedProgram>> program = absl::UnknownError("not compiled");
     bool from_cache = false;
-    bool kept = false;  // it has outlived an earlier Worker
+    bool kept = false;                // it has outlived an earlier Worker
     bool newer_than_runtime = false;  // why it failed
     double seconds = 0;
     std::string kept_name;
@@ -92,6 +101,7 @@ class Programs {
   WorkerContext* const context_;
   device::DeviceRuntime* const runtime_;
   Executor* const pool_;
+  TaskTurns turns_;
   const std::shared_ptr<const CompileCache> cache_;
   KeptProgramsRef kept_;
   absl::flat_hash_map<ExecutableId, ProgramRef> programs_;

@@ -15,6 +15,7 @@ namespace {
 namespace v1 = pathways::v1;
 constexpr size_t kFetchInlineBytes = 64 << 10;
 constexpr size_t kFetchChunkBytes = 1 << 20;
+constexpr int64_t kRestridedHere = 256 << 10;  // arrays up to this size take less time than the way to another thread and back
 }  // namespace
 
 void Fetches::Fetch(const v1::Fetch& command) {
@@ -44,8 +45,7 @@ Hazards::Outcome Fetches::Start(const RequestRef& request, const absl::Status& i
     request->byte_strides.reset();
   }
   if (bytes.ok() && request->byte_strides.has_value()) {
-    const absl::StatusOr<buffers::StridedExtent> extent = buffers::SpannedRegion(width, buffer->dims(), *request->byte_strides);
-    bytes = extent.ok() ? absl::StatusOr<int64_t>(extent->bytes) : extent.status();
+    bytes = buffers::BytesToRead(width, buffer->dims(), *request->byte_strides);
   }
   if (!bytes.ok()) {
     Answer(request, bytes.status());
@@ -121,10 +121,28 @@ void Fetches::Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
 
 void Fetches::Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   request->task = nullptr;
-  if (bytes.ok() && request->byte_strides.has_value()) {
-    bytes = buffers::Stridify(*std::move(bytes), buffers::HostBytes(request->dtype), request->dims, *request->byte_strides,
-                              request->bytes);
-  }
+  if (bytes.ok() && request->byte_strides.has_value()) return Restride(request, *std::move(bytes));
+  Give(request, std::move(bytes));
+}
+
+// Lays the elements out with the request's strides.
+void Fetches::Restride(const RequestRef& request, Bytes dense) {
+  auto restrided = [](const Request& of, Bytes elements) {
+    return buffers::Stridify(std::move(elements), buffers::HostBytes(of.dtype), of.dims, *of.byte_strides, of.bytes);
+  };
+  if (host_memory_->copy_pool() == nullptr || request->bytes <= kRestridedHere)
+    return Give(request, restrided(*request, std::move(dense)));
+  host_memory_->copy_pool()->Post([this, restrided, request = request, dense = std::move(dense), strand = context_->strand(),
+                                   alive = context_->alive()]() mutable {
+    absl::StatusOr<Bytes> bytes = restrided(*request, std::move(dense));
+    // Destroys `request` on the strand, even if the worker is gone.
+    strand->Post([this, request = std::move(request), bytes = std::move(bytes), alive = std::move(alive)]() mutable {
+      if (!alive.expired()) Give(request, std::move(bytes));
+    });
+  });
+}
+
+void Fetches::Give(const RequestRef& request, absl::StatusOr<Bytes> bytes) {
   if (!bytes.ok()) {
     Freed(request->bytes, std::move(request->charge));
     // If the shard is failing, its own error is the reason to give. It may be known only a little later.

@@ -8,6 +8,7 @@
 //         Further fetches wait, as readers of their shards
 //   FT-2  a fetch is answered by exactly one Fetched, unless its session has ended. HadCommands keeps the answers that came in one message,
 //         and forgets the fetches with others: repeated, they read the shard again
+//   FT-3  strides of clients cost at most as many bytes of gaps as of elements (BytesToRead). Large arrays are laid out off the strand
 // Lives on the worker's strand.
 #pragma once
 
@@ -70,6 +71,8 @@ class Fetches {
   void CopyView(const RequestRef& request, Bytes view);
   void Copied(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Answer(const RequestRef& request, absl::StatusOr<Bytes> bytes);
+  void Restride(const RequestRef& request, Bytes dense);
+  void Give(const RequestRef& request, absl::StatusOr<Bytes> bytes);
   void Fail(uint64_t fetch, const absl::Status& status);
   void Lend(const RequestRef& request, const Bytes& bytes);
   void SendOnLane(const RequestRef& request, Bytes bytes);

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "pathways/base/memory/try_allocate.h"
+#include "pathways/base/status_macros.h"
 #include "pathways/net/shared/shared_copy.h"
 #include "pathways/worker/transfer/host_copies.h"
 #include "pathways/worker/transfer/host_views.h"
@@ -32,7 +34,8 @@ struct OutgoingRegion {
 namespace {
 
 // Copies the region alone, dense; to shared memory if wanted and available. Any thread.
-Bytes Alone(net::SharedMemoryFactory factory, SessionId session, const OutgoingRegion& region, const Bytes& array, bool shared) {
+absl::StatusOr<Bytes> Alone(net::SharedMemoryFactory factory, SessionId session, const OutgoingRegion& region, const Bytes& array,
+                            bool shared) {
   const std::optional<Bytes> stretch = region.In(array);
   if (shared && stretch.has_value()) {
     if (absl::StatusOr<Bytes> copy = net::SharedCopy(factory, *stretch, session.v); copy.ok()) return *std::move(copy);
@@ -42,7 +45,7 @@ Bytes Alone(net::SharedMemoryFactory factory, SessionId session, const OutgoingR
       return std::move(*memory).Freeze();
     }
   }
-  AlignedBytes dense(region.bytes());
+  PW_ASSIGN_OR_RETURN(AlignedBytes dense, TryAllocateHostBuffer(static_cast<int64_t>(region.bytes())));
   region.CopyTo(dense.data(), array);
   return std::move(dense).Freeze();
 }

@@ -83,6 +83,20 @@ def test_nobody_takes_memory_for_what_a_stranger_announces(cluster):
     assert works(cluster)
 
 
+def test_many_small_events_before_a_hello_cost_little(cluster):
+    """Two bytes are an event of a worker's frame, which takes some forty times as much memory."""
+    workers = cluster("status")["workers_address"].replace("0.0.0.0", "127.0.0.1")
+    pid, before = listener(workers), peak_memory(listener(workers))
+    for event in (field(1, b""), field(1, field(2, b""))):  # one of no kind, and a pong
+        for _ in range(40):
+            with contextlib.closing(tls(workers)) as connection:
+                for _ in range(16):
+                    say(connection, frame(event * ((255 << 10) // len(event))))
+                heard(connection)
+    assert peak_memory(pid) - before < ROOM
+    assert works(cluster)
+
+
 def test_nonsense_in_frames_harms_nobody(cluster):
     """After TLS's handshake a stranger's frame reaches the decoder of the port's protocol. Most of these frames are messages of some protocol."""
     source = random.Random(26)

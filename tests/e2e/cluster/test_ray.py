@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from cli import CommandLine, alive
+from cli import CommandLine, alive, processes_that_show, secrets_in
 from conftest import ROOT, eventually
 
 PYTHON = ROOT / "build" / "venv-ray" / "bin" / "python"
@@ -109,6 +109,8 @@ def test_a_cluster_of_actors(ray, command, programs, up):
     report = command("status")
     assert {device["memory"]["limit_bytes"] for device in report["devices"]} == {1000000000}
     assert b"--spill" in pathlib.Path(f"/proc/{report['pid']}/cmdline").read_bytes()
+    secrets = secrets_in(command.env["PATHWAYS_HOME"])
+    assert secrets and not processes_that_show(secrets)
     logs = command("logs", "host1")
     assert any("joined the controller" in line for line in logs["host1"]["lines"])
 

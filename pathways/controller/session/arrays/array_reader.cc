@@ -12,9 +12,7 @@ namespace {
 absl::StatusOr<int64_t> BytesToFetch(const buffers::ArraySpec& spec, const std::optional<buffers::Dims>& byte_strides) {
   PW_ASSIGN_OR_RETURN(const buffers::Dims dims, spec.sharding.ShardDims(spec.dims, 0));
   if (!byte_strides.has_value() || buffers::HostBytes(spec.dtype) == 0) return buffers::DenseBytes(spec.dtype, dims);
-  PW_ASSIGN_OR_RETURN(const buffers::StridedExtent extent,
-                      buffers::SpannedRegion(buffers::HostBytes(spec.dtype), dims, *byte_strides));
-  return extent.bytes;
+  return buffers::BytesToRead(buffers::HostBytes(spec.dtype), dims, *byte_strides);
 }
 
 ::pathways::v1::Command FetchCommand(uint64_t id, const ArrayEntry& entry, const std::optional<buffers::Dims>& byte_strides) {

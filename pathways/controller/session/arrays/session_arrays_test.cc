@@ -89,6 +89,8 @@ TEST(MakeArrayTest, StridesBothWays) {
   EXPECT_EQ(*t.Fetch(1), "abcdef");
   EXPECT_EQ(*t.Fetch(1, buffers::Dims{1, 2}), "adbecf");
   EXPECT_EQ(t.Fetch(1, buffers::Dims{1}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(t.Fetch(1, buffers::Dims{int64_t{1} << 40, 1}).status().code(), absl::StatusCode::kInvalidArgument)
+      << "nearly all of it is gaps";
 }
 
 TEST(MakeArrayTest, ZeroSizes) {

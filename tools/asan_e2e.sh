@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Runs end-to-end tests on workers under AddressSanitizer and UndefinedBehaviorSanitizer.
+#   asan_e2e.sh [TEST...]
+#
+# All else is of build/release: the device plugin, the controller and the agent. A worker that finds an error writes a report into
+# build/asan-e2e/reports and ends. Tests may expect that a worker ends, so a report is a failure even if all tests pass.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+release=$PWD/build/release tree=$PWD/build/asan-e2e
+# What strangers and users can reach at a host, transfers, files, functions of clients, and hosts that are lost.
+tests=("$@")
+[ ${#tests[@]} != 0 ] || tests=(
+  tests/e2e/attacks tests/e2e/arrays/test_moves.py tests/e2e/clients/test_quotas.py tests/e2e/clients/test_security.py tests/e2e/cluster/test_crowd.py
+  tests/e2e/cluster/test_slices.py tests/e2e/faults/test_worker_lost.py tests/e2e/programs/test_callbacks.py)
+cmake --preset asan-e2e >build/configure.log || { cat build/configure.log; exit 1; }
+ninja -C "$tree" -j"${JOBS:-$(nproc)}" pathways-worker
+
+# PATHWAYS_BIN_DIR names one folder, so what is not sanitized is there too.
+for file in "$release"/bin/pathways-{agent,controller,local} "$release"/plugins/*/*.so; do ln -sfn "$file" "$tree/bin/"; done
+rm -rf "$tree/reports"
+mkdir -p "$tree/reports"
+# LLVM's headers poison memory that its library does not know to be poisoned. Memory of absurd sizes is an error that requests hear of. What the plugin
+# keeps until the end of its process is no leak of ours. Few freed bytes are kept aside, since tests of attacks limit the memory of a process.
+export ASAN_OPTIONS=allow_user_poisoning=0:allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=8:log_path=$tree/reports/report
+export UBSAN_OPTIONS=print_stacktrace=1:log_path=$tree/reports/report
+python=build/venv-newest/bin/python
+[ -x "$python" ] || python=build/venv/bin/python
+failed=0
+PATHWAYS_BIN_DIR=$tree/bin "$python" -m pytest -q -rf "${tests[@]}" || failed=1
+for report in "$tree"/reports/*; do
+  [ -e "$report" ] || continue
+  echo "--- $report"
+  head -60 "$report"
+  failed=1
+done
+exit $failed
