@@ -18,6 +18,7 @@
 #include "pathways/program/command_template.h"
 #include "pathways/worker/execute/expectations.h"
 #include "pathways/worker/execute/host_calls.h"
+#include "pathways/worker/execute/loops.h"
 #include "pathways/worker/execute/profiles.h"
 #include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
@@ -141,6 +142,7 @@ class Worker {
   Functions functions_;
   Stacks stacks_;
   PeerConnections peers_;
+  Loops loops_;
   ReportPath reports_;
   Moves moves_;
   ArrayFiles files_;
