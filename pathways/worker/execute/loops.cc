@@ -386,7 +386,7 @@ void Loops::BeginTurn(const LoopRef& loop, const LeaseRef& lease) {
 v1::ProgramRun Loops::Bind(Loop& loop, const LeaseState& lease, uint64_t first_name) {
   v1::ProgramRun run;
   run.set_session(loop.session.v);
-  run.set_base(first_name + loop.message.carries() * RequestName::kStep);
+  run.set_base(first_name + (uint64_t{loop.message.carries()} + 1) * RequestName::kStep);
   run.set_grant(lease.message.gang());
   if (of_.context->recorder().on()) run.set_gang(lease.message.gang());
   if (lease.message.launches() != 0) run.set_launches(lease.message.launches() + lease.begun * loop.message.names());

@@ -28,12 +28,16 @@ class LoopsTest : public ::testing::Test {
     w.Compile(2, turn.empty() ? recipe : turn, {0});
     const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(HostId(1)));
     v1::NodeCommands node;
+    auto* alias = node.add_commands()->mutable_alias()->add_items();
+    alias->set_array(Slot(SlotKind::kName, 0));
+    alias->set_source_array(Slot(SlotKind::kArgument, 0));
+    node.add_commands()->mutable_release()->add_arrays(Slot(SlotKind::kArgument, 0));
     auto* execute = node.add_commands()->mutable_execute();
     execute->set_executable(2);
-    execute->add_args(Slot(SlotKind::kArgument, 0));
+    execute->add_args(Slot(SlotKind::kName, 0));
     execute->add_results(Slot(SlotKind::kResult, 0));
     execute->add_results(Slot(SlotKind::kResult, 1));
-    node.add_commands()->mutable_release()->add_arrays(Slot(SlotKind::kArgument, 0));
+    node.add_commands()->mutable_release()->add_arrays(Slot(SlotKind::kName, 0));
     const auto graph = dataflow::Graph::Create({{"node 2 of loop", program::kNodeOperator, node.SerializeAsString(), here}}, {},
                                                dataflow::HostLoss::kConcernsNobody);
     dataflow::FrameBuilder frame;
@@ -59,6 +63,7 @@ class LoopsTest : public ::testing::Test {
     loop.add_arguments()->set_carried(0);
     loop.add_results(0);
     loop.add_results(1);
+    loop.set_names(1);
     loop.set_base(NamesOf(1, 3));
     loop.set_predicate(101);
     loop.set_location("node 3 of f");
@@ -87,7 +92,7 @@ class LoopsTest : public ::testing::Test {
     lease->set_session(1);
     lease->set_loop(kLoop);
     lease->set_turns(turns);
-    lease->set_base(NamesOf(number, 2 * turns));
+    lease->set_base(NamesOf(number, 3 * turns));
     lease->set_gang(number);
     lease->set_granted(granted);
     lease->add_devices(0);

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import pathways as pw
-from conftest import assert_same
+from conftest import assert_same, eventually
 from pathways._client import connection
 from pathways._cluster import admin
 from test_program_tracer import on
@@ -82,8 +82,8 @@ def test_values_after_the_loop_and_before_it(devices):
     @pw.program
     def f(x):
         before = double(x)
-        after, _ = pw.while_loop(lambda c: c[1] < 5, lambda c: (add(c[0]), c[1] + 1), (before, 0))
-        again = pw.while_loop(lambda v: v.sum() < 1e4, double, after)
+        after, _ = pw.while_loop(lambda c: c[1] < 5, lambda c: (add(c[0]), c[1] + 1), (jax.device_put(before, devices[0]), 0))
+        again = pw.while_loop(lambda v: v.sum() < 1e4, double, jax.device_put(after, devices[5]))
         return add(after), double(again), before
 
     for _ in range(3):
@@ -167,7 +167,7 @@ def test_memory_does_not_grow_with_the_turns(devices):
     def memory():
         report = admin.status(connection._get_endpoint().controller)
         device = next(d for d in report["devices"] if d["id"] == devices[0].id)
-        return device["memory"]["used_bytes"], device["memory"]["peak_bytes"], report["hosts"][0]["memory"].get("arrays") if "memory" in report["hosts"][0] else None
+        return device["memory"]["used_bytes"], device["memory"]["peak_bytes"]
 
     f = pw.program(lambda n, x: pw.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, step(step(c[1]))), (np.int32(0), x)))
     large = jax.device_put(np.ones(1 << 20, np.float32), devices[0])
@@ -175,8 +175,8 @@ def test_memory_does_not_grow_with_the_turns(devices):
     gc.collect()
     before = memory()
     result = jax.block_until_ready(f(np.int32(200), large))
-    assert memory()[0] <= before[0] + 2 * large.nbytes
-    assert memory()[1] <= max(before[1], before[0] + 8 * large.nbytes)
+    assert eventually(lambda: memory()[0] < before[0] + 2 * large.nbytes), "the result only"
+    assert memory()[1] < before[0] + 20 * large.nbytes, "the arrays of a few turns, not of 200"
     del result
 
 
