@@ -1,7 +1,12 @@
-"""Loops of programs end when a host of theirs is killed, and a loop without an end when its client is: the devices are free for the next."""
+"""Loops of programs end when a host of theirs is killed, and a loop without an end when its client is: the devices are free for the next. Until then
+other clients get their turns."""
+
+import subprocess
+import sys
 
 import pytest
 
+from conftest import clean_environment
 from pathways._cluster import local
 from pathways._cluster.shape import Shape
 
@@ -69,3 +74,18 @@ def test_the_client_of_a_loop_without_an_end_goes(run_script, cluster, end):
     assert "RUNS" in done.stdout, done.stderr
     after = run_script(LOOP + "print('DONE')", PATHWAYS_ADDRESS=cluster.address)
     assert "DONE" in after.stdout, after.stderr
+
+
+def test_a_loop_without_an_end_leaves_others_their_turns(run_script, cluster, tmp_path):
+    (tmp_path / "endless.py").write_text(ENDLESS.format(end="sys.stdin.read()"))
+    endless = subprocess.Popen([sys.executable, tmp_path / "endless.py"], env=clean_environment(PATHWAYS_ADDRESS=cluster.address), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        assert endless.stdout.readline() == "RUNS\n"
+        other = run_script(LOOP + "for _ in range(100): x = here(x)\nnp.testing.assert_array_equal(np.asarray(x), np.full(4, 100, np.float32))\nprint('DONE')",
+                           PATHWAYS_ADDRESS=cluster.address)
+        assert "DONE" in other.stdout, other.stderr
+        assert endless.poll() is None, "it runs on"
+    finally:
+        endless.kill()
+        endless.wait()
