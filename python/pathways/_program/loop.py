@@ -91,7 +91,9 @@ def _in_program(cond_fun, body_fun, init_val):
 def _promoted(leaf, after):
     """Returns the leaf with the type of what the body makes of it, if jax may change the leaf's own type, such as that of a Python number."""
     before = jax.api_util.shaped_abstractify(leaf)
-    if not before.weak_type or before.dtype == after.dtype or jnp.promote_types(before.dtype, after.dtype) != after.dtype:
+    if not before.weak_type or before.shape != after.shape or before.dtype == after.dtype:
+        return leaf
+    if jnp.promote_types(before.dtype, after.dtype) != after.dtype:
         return leaf
     return jax.lax.convert_element_type(leaf, after.dtype)
 
