@@ -19,6 +19,7 @@ struct Loops::LeaseState {
   size_t running = 0;  // turns whose commands are not all complete
   bool closed = false;
   bool answered = false;
+  bool traced = false;  // it came while a trace was recorded
   double device_microseconds = 0;
   absl::Time second, latest;  // when these turns began here. The first may have waited for the lease's grant
 
@@ -153,6 +154,7 @@ void Loops::Lease(const v1::LoopLease& command) {
   } else {
     auto lease = std::make_shared<LeaseState>();
     lease->message = command;
+    lease->traced = of_.context->recorder().on();
     loop->leases.push_back(lease);
     if (command.op() != 0)
       of_.order->OpenLease(command.gang(), command.granted(), loop->session,
@@ -388,7 +390,7 @@ v1::ProgramRun Loops::Bind(Loop& loop, const LeaseState& lease, uint64_t first_n
   run.set_session(loop.session.v);
   run.set_base(first_name + (uint64_t{loop.message.carries()} + 1) * RequestName::kStep);
   run.set_grant(lease.message.gang());
-  if (of_.context->recorder().on()) run.set_gang(lease.message.gang());
+  if (lease.traced) run.set_gang(lease.message.gang());
   if (lease.message.launches() != 0) run.set_launches(lease.message.launches() + lease.begun * loop.message.names());
   for (int k = 0; k < loop.message.arguments_size(); ++k) {
     const auto& argument = loop.message.arguments(k);
