@@ -249,6 +249,11 @@ void Runtime::TakeEnd(HostId from, const EndMessage& message) {
   EndEarly(message.run, message.status);
 }
 
+std::shared_ptr<const GraphPart> Runtime::FindPart(GraphId graph) const {
+  const auto it = graphs_.find(graph);
+  return it == graphs_.end() ? nullptr : it->second->part().shared_from_this();
+}
+
 size_t Runtime::GraphsWith(const std::string& op) const {
   return std::count_if(graphs_.begin(), graphs_.end(), [&op](const auto& entry) {
     const auto& nodes = entry.second->part().nodes();

@@ -132,6 +132,9 @@ class Runtime : private Links::Handler, private Courier {
   // Flushes waiting messages, and uses `knobs` for later ones.
   void SetBatching(const BatchingKnobs& knobs);
 
+  // Returns this host's part of an installed graph, of any coordinator; null if it is not installed here.
+  std::shared_ptr<const GraphPart> FindPart(GraphId graph) const;
+
   size_t live_runs() const { return runs_.size(); }
   // Returns the number of installed graphs, of any coordinator, that have a node with this operator here.
   size_t GraphsWith(const std::string& op) const;

@@ -120,6 +120,13 @@ class Importer {
   void AddWaiting(mlir::OpBuilder& body, const Node& node, mlir::Location location, llvm::ArrayRef<mlir::Value> inputs) {
     llvm::SmallVector<mlir::Type> types;
     for (const auto& output : node.outputs) types.push_back(TypeOf(*output));
+    if (node.kind == NodeKind::kWhile) {
+      auto loop =
+          body.create<WhileOp>(location, types, inputs[0],
+                               mlir::FlatSymbolRefAttr::get(programs_[node.branches[0]].getSymNameAttr()), inputs.drop_front());
+      values_.append(loop.getOutputs().begin(), loop.getOutputs().end());
+      return;
+    }
     if (node.kind != NodeKind::kSelect) {
       const bool in_client = node.kind == NodeKind::kHostCall;
       auto call = body.create<HostComputeOp>(

@@ -151,14 +151,11 @@ LogicalResult CheckOneShard(Operation* op, const char* what, ArrayType type, Sym
   return shards == 1 ? success() : op->emitError() << what << " has one shard, not " << shards;
 }
 
-// Checks that the branch stands before the program, which rules out recursion, and has the types of the select's inputs and
-// outputs.
-LogicalResult CheckBranch(SelectOp op, ProgramOp branch) {
+// Checks that the branch stands before the program, which rules out recursion, and has these types of inputs and outputs.
+LogicalResult CheckBranch(Operation* op, mlir::TypeRange inputs, mlir::TypeRange outputs, ProgramOp branch) {
   const llvm::StringRef name = branch.getSymName();
   if (!branch->isBeforeInBlock(op->getParentOp()))
     return op->emitError() << "branch " << name << " does not stand before the program";
-  auto inputs = op.getInputs().getTypes();
-  auto outputs = op.getOutputs().getTypes();
   size_t taken = 0, made = 0;
   for (ArgOp arg : branch.getOps<ArgOp>()) {
     const mlir::Type type = arg.getValue().getType();
@@ -271,6 +268,20 @@ LogicalResult SelectOp::verify() {
   return success();
 }
 
+LogicalResult WhileOp::verify() {
+  const ArrayType type = getPredicate().getType();
+  if (!type.getDims().empty() || type.getDtype() != buffers::DType::kPred)
+    return emitError() << "the predicate is a scalar pred, not " << type.shape();
+  const size_t inputs = getInputs().size(), outputs = getOutputs().size();
+  if (outputs > inputs) return emitError() << "a loop with " << inputs << " inputs carries no " << outputs << " arrays";
+  for (size_t k = 0; k < outputs; ++k) {
+    const mlir::Type given = getInputs()[inputs - outputs + k].getType(), made = getOutputs()[k].getType();
+    if (given != made)
+      return emitError() << "carried array " << k << " is " << given << " before a turn and " << made << " after it";
+  }
+  return success();
+}
+
 #define PW_CHECK_TYPES(op) \
   LogicalResult op::verifySymbolUses(SymbolTableCollection& symbols) { return CheckTypes(*this, symbols); }
 PW_CHECK_TYPES(ArgOp)
@@ -300,11 +311,21 @@ LogicalResult SelectOp::verifySymbolUses(SymbolTableCollection& symbols) {
   for (mlir::Attribute attribute : getBranches()) {
     const auto symbol = mlir::cast<mlir::FlatSymbolRefAttr>(attribute);
     auto branch = symbols.lookupNearestSymbolFrom<ProgramOp>(*this, symbol);
-    const LogicalResult fits =
-        branch ? CheckBranch(*this, branch) : CheckCall(*this, symbol, getInputs().getTypes(), getOutputs().getTypes(), symbols);
+    const LogicalResult fits = branch ? CheckBranch(*this, getInputs().getTypes(), getOutputs().getTypes(), branch)
+                                      : CheckCall(*this, symbol, getInputs().getTypes(), getOutputs().getTypes(), symbols);
     if (failed(fits)) return failure();
   }
   return success();
+}
+
+LogicalResult WhileOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  if (failed(CheckTypes(*this, symbols)) || failed(CheckOneShard(*this, "the predicate", getPredicate().getType(), symbols)))
+    return failure();
+  auto turn = symbols.lookupNearestSymbolFrom<ProgramOp>(*this, getTurnAttr());
+  if (!turn) return emitError() << "there is no program " << getTurnAttr();
+  llvm::SmallVector<mlir::Type> made(getOutputs().getTypes());
+  made.push_back(getPredicate().getType());
+  return CheckBranch(*this, getInputs().getTypes(), made, turn);
 }
 
 LogicalResult ExecuteOp::verifySymbolUses(SymbolTableCollection& symbols) {

@@ -188,6 +188,26 @@ def Pw_SelectOp : Pw_ArrayOp<"select", [HasParent<"ProgramOp">]> {
   let hasVerifier = 1;
 }
 
+def Pw_WhileOp : Pw_ArrayOp<"while", [HasParent<"ProgramOp">]> {
+  let summary = "run the turns of a loop, as long as a value is true";
+  let description = [{
+    `predicate` is a scalar `pred` of one shard. While it is true, program `turn`, which stands before this one, runs. Its arguments are the inputs; its
+    results are the outputs, which take the places of the last inputs in the next turn, and the next predicate. The hosts decide about the turns
+    themselves. The controller cuts a client's program into parts at such nodes, and lowers the turn by itself (pathways/program/cut.h).
+    `pw-lower-to-hosts` rejects the nodes.
+
+    ```mlir
+    %2 = pw.while %0 do @b0(%1) : !pw.array<pred[] @m0>, (!pw.array<f32[4] @m0>) -> !pw.array<f32[4] @m0>
+    ```
+  }];
+  let arguments = (ins Pw_Array:$predicate, FlatSymbolRefAttr:$turn, Variadic<Pw_Array>:$inputs);
+  let results = (outs Variadic<Pw_Array>:$outputs);
+  let assemblyFormat = [{
+    $predicate `do` $turn `(` $inputs `)` attr-dict `:` type($predicate) `,` functional-type($inputs, $outputs)
+  }];
+  let hasVerifier = 1;
+}
+
 def Pw_ResultOp : Pw_ArrayOp<"result", [HasParent<"ProgramOp">]> {
   let summary = "a result of the program";
   let description = [{

@@ -128,6 +128,8 @@ class Parser {
         return FillSelect(proto.select(), node);
       case v1::ProgramNode::kHostCompute:
         return FillHostCompute(proto.host_compute(), node);
+      case v1::ProgramNode::kWhileLoop:
+        return FillWhile(proto.while_loop(), node);
       case v1::ProgramNode::KIND_NOT_SET:
         return Bad("it is of no known kind");
     }
@@ -182,14 +184,25 @@ class Parser {
     return AddOutputs(proto.outputs(), node);
   }
 
+  absl::Status FillWhile(const v1::ProgramNode::While& proto, Node& node) {
+    node.kind = NodeKind::kWhile;
+    PW_RETURN_IF_ERROR(AddInput(proto.predicate(), node));
+    for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
+    if (proto.turn() >= branches_) return Bad(absl::StrCat("there is no branch ", proto.turn(), " that could be its turn"));
+    node.branches.push_back(static_cast<int>(proto.turn()));
+    if (proto.outputs_size() > proto.inputs_size())
+      return Bad(absl::StrCat("a loop with ", proto.inputs_size(), " inputs carries ", proto.outputs_size(), " arrays"));
+    return AddOutputs(proto.outputs(), node);
+  }
+
   absl::Status FillHostCompute(const v1::ProgramNode::HostCompute& proto, Node& node) {
     node.kind = NodeKind::kHostCompute;
     node.function = proto.function().substr(0, kMaxLocation);
     PW_RETURN_IF_ERROR(AddExecutable(proto.executable(), true, node));
     for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
     if (proto.takes_size() != proto.inputs_size())
-      return Bad(absl::StrCat("a Python function has ", proto.inputs_size(), " inputs and ", proto.takes_size(),
-                              " types of inputs"));
+      return Bad(
+          absl::StrCat("a Python function has ", proto.inputs_size(), " inputs and ", proto.takes_size(), " types of inputs"));
     for (const v1::ProgramNode::Type& type : proto.takes()) {
       PW_ASSIGN_OR_RETURN(node.takes.emplace_back(), MakeSpec(type));
     }
@@ -227,9 +240,9 @@ class Parser {
   const std::shared_ptr<const v1::Program> proto_;
   Shardings shardings_;
   std::map<int, std::pair<Specs, Specs>> functions_;  // what each Python function takes and makes, by its executable
-  Program program_;        // the program or branch being parsed
-  uint32_t branches_ = 0;  // number of branches that its nodes may use
-  int inputs_ = 0;         // number of inputs so far
+  Program program_;                                   // the program or branch being parsed
+  uint32_t branches_ = 0;                             // number of branches that its nodes may use
+  int inputs_ = 0;                                    // number of inputs so far
 };
 
 }  // namespace

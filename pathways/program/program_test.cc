@@ -119,6 +119,57 @@ TEST(Program, AFunctionOnHostsIsANodeThatWaits) {
   EXPECT_EQ(node.outputs[0]->dims, buffers::Dims{4});
 }
 
+// While the first argument is true, the turn replaces the second one.
+v1::Program Loop() {
+  v1::Program p = Chain();
+  p.clear_nodes();
+  const auto set_type = [](auto* type, int dtype) {
+    type->set_dtype(dtype);
+    if (dtype == kF32) type->add_dims(4);
+  };
+  auto* turn = p.add_branches();
+  turn->set_name("turn");
+  set_type(turn->add_nodes()->mutable_arg(), kF32);
+  turn->add_nodes()->mutable_compute()->add_inputs(0);
+  turn->mutable_nodes(1)->mutable_compute()->set_num_outputs(2);
+  turn->add_nodes()->mutable_result()->set_input(1);
+  turn->add_nodes()->mutable_result()->set_input(2);
+  set_type(p.add_nodes()->mutable_arg(), 1);
+  set_type(p.add_nodes()->mutable_arg(), kF32);
+  auto* loop = p.add_nodes();
+  loop->set_location("train.py:5 in f");
+  loop->mutable_while_loop()->add_inputs(1);
+  set_type(loop->mutable_while_loop()->add_outputs(), kF32);
+  p.add_nodes()->mutable_result()->set_input(2);
+  return p;
+}
+
+TEST(Program, ALoopIsANodeThatWaits) {
+  const auto program = Parse(Loop());
+  ASSERT_TRUE(program.ok()) << program.status();
+  const Node& loop = program->nodes[2];
+  EXPECT_EQ(loop.kind, NodeKind::kWhile);
+  EXPECT_TRUE(loop.waits());
+  EXPECT_EQ(loop.inputs, (std::vector<int>{0, 1}));
+  EXPECT_EQ(loop.branches, std::vector<int>{0});
+  EXPECT_EQ(loop.constants(), 0);
+}
+
+TEST(Program, LoopsThatMakeNoSenseAreRefused) {
+  v1::Program proto = Loop();
+  proto.mutable_nodes(2)->mutable_while_loop()->set_turn(1);
+  ExpectRefused(proto, "there is no branch 1 that could be its turn [at node 2 of step: train.py:5 in f]");
+  proto = Loop();
+  *proto.mutable_nodes(2)->mutable_while_loop()->add_outputs() = proto.nodes(2).while_loop().outputs(0);
+  ExpectRefused(proto, "a loop with 1 inputs carries 2 arrays");
+  proto = Loop();
+  proto.mutable_nodes(2)->mutable_while_loop()->set_predicate(7);
+  ExpectRefused(proto, "it uses value 7");
+  proto = Loop();
+  proto.mutable_nodes(2)->mutable_while_loop()->set_inputs(0, 7);
+  ExpectRefused(proto, "it uses value 7");
+}
+
 TEST(Program, FunctionsAndComputationsAreNotTakenForEachOther) {
   v1::Program p = WithFunction();
   p.mutable_nodes(1)->mutable_compute()->set_executable(1);

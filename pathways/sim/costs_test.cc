@@ -223,5 +223,98 @@ TEST(CostsTest, OfAProgramOf1000ComputationsOver64Hosts) {
   ExpectAtMost(call, {{126, 1858}, {3, 1164}, {999 + 62, 27965}}, "program");  // 999 copies
 }
 
+// x + 1, then as long as the first element is below `limit`: x + 1 on each further host, and again on the first.
+std::string Loop(int64_t limit, const std::vector<int32_t>& devices) {
+  pathways::v1::Program program;
+  program.set_name("loop");
+  const auto add_executable = [&](int32_t device, const std::string& more) {
+    auto* executable = program.add_executables();
+    executable->set_format("sim");
+    executable->set_module(absl::StrCat("args=1 outputs=1 dims=4 us=100", more));
+    executable->set_num_replicas(1);
+    executable->set_num_partitions(1);
+    executable->add_devices(device);
+  };
+  for (int32_t device : devices) {
+    add_executable(device, "");
+    program.add_shardings()->add_devices(device);
+  }
+  add_executable(devices[0], absl::StrCat(" below=", limit));
+  const auto decides = static_cast<uint32_t>(devices.size());
+  const auto set_type = [](auto* type) {
+    type->set_dtype(static_cast<int>(buffers::DType::kF32));
+    type->add_dims(4);
+  };
+  const auto compute = [](pathways::v1::ProgramNode* node, uint32_t executable, uint32_t input, uint32_t outputs) {
+    node->mutable_compute()->set_executable(executable);
+    node->mutable_compute()->add_inputs(input);
+    node->mutable_compute()->set_num_outputs(outputs);
+  };
+  auto* turn = program.add_branches();
+  turn->set_name("turn");
+  set_type(turn->add_nodes()->mutable_arg());
+  turn->mutable_nodes(0)->mutable_arg()->set_donated(true);
+  uint32_t value = 0, made = 1;
+  for (uint32_t place = 1; place <= decides; ++place) {
+    if (decides > 1) {
+      auto* transfer = turn->add_nodes()->mutable_transfer();
+      transfer->set_input(value);
+      transfer->set_sharding(place % decides);
+      value = made++;
+    }
+    compute(turn->add_nodes(), place, value, place == decides ? 2 : 1);
+    value = made++;
+  }
+  turn->add_nodes()->mutable_result()->set_input(value);
+  turn->add_nodes()->mutable_result()->set_input(value + 1);
+  set_type(program.add_nodes()->mutable_arg());
+  compute(program.add_nodes(), decides, 0, 2);
+  auto* loop = program.add_nodes()->mutable_while_loop();
+  loop->set_predicate(2);
+  loop->add_inputs(1);
+  set_type(loop->add_outputs());
+  program.add_nodes()->mutable_result()->set_input(3);
+  return program.SerializeAsString();
+}
+
+// The hosts decide about the turns: the controller's messages depend on the leases, each of which has the turns of some milliseconds.
+class LoopCosts {
+ public:
+  explicit LoopCosts(int hosts) : hosts_(hosts), costs_(hosts) {
+    x_ = costs_.tenant().Make({costs_.devices()[0]}, {0, 1, 2, 3});
+    costs_.Settle();
+  }
+  Cost Of(int turns) {
+    const auto limit = static_cast<float>(turns * hosts_ + 1);
+    uint64_t program = 0;
+    costs_.tenant().Load(Loop(static_cast<int64_t>(limit), costs_.devices()), [&](uint64_t handle) { program = handle; });
+    costs_.Settle();
+    EXPECT_NE(program, 0u);
+    const Places through = costs_.tenant().PlacesOf(costs_.devices(), {});
+    return costs_.OfCall([&] {
+      return costs_.tenant().RunProgram(program, x_, {costs_.devices()[0]}, {limit, limit + 1, limit + 2, limit + 3}, through);
+    });
+  }
+
+ private:
+  const int hosts_;
+  Costs costs_;
+  Value x_;
+};
+
+TEST(CostsTest, OfALoopThatEndsAtOnce) { ExpectAtMost(LoopCosts(2).Of(0), {{2, 323}, {2, 64}, {1, 9}}, "loop_0"); }
+
+TEST(CostsTest, OfTheTurnsOfALoop) {
+  constexpr int kHosts = 4, kFew = 50, kTurns = 500;
+  LoopCosts costs(kHosts);
+  const Cost few = costs.Of(kFew), many = costs.Of(kTurns);
+  // A turn takes 0.4 ms and the links between the hosts: a lease has eight of them, or more.
+  constexpr uint64_t kLeases = (kTurns - kFew) / 8 + 2;
+  EXPECT_LE(many.to_hosts.frames - few.to_hosts.frames, 2 * kHosts * kLeases);
+  EXPECT_LE(many.from_hosts.frames - few.from_hosts.frames, 2 * kHosts * kLeases);
+  // Each turn: a copy from each host to the next, and a decision to each but the first.
+  EXPECT_GE(many.between_hosts.frames - few.between_hosts.frames, uint64_t{(kTurns - kFew) * (2 * kHosts - 1)});
+}
+
 }  // namespace
 }  // namespace pw::sim

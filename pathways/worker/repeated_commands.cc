@@ -40,6 +40,10 @@ bool RepeatedCommands::IsNew(const v1::Command& command) {
       return IsNewOp(command.load_tiles().op());
     case v1::Command::kFulfil:
       return IsNewOp(command.fulfil().op());
+    case v1::Command::kBeginLoop:
+      return IsNewOp(command.begin_loop().op());
+    case v1::Command::kLoopLease:
+      return IsNewOp(command.loop_lease().op());
     case v1::Command::kExpect:
       return command.expect().under_way() || context_->had().Begin(Kind::kExpected, command.expect().array());
     default:

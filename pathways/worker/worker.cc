@@ -94,10 +94,11 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                  }),
       stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
+      loops_({&context_, &arrays_, &order_, &program_nodes_, &expectations_, &peers_.frames(),
+              [this](uint64_t graph) { return housekeeping_.runtime().FindPart({dataflow::kControllerHost, graph}); }}),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes, &host_quota_),
-      files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes,
-             &host_quota_),
+      files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes, &host_quota_),
       profiles_(&context_, environment.runtime, environment.compile_pool),
       tracing_(&context_.recorder(), &profiles_),
       housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), program_nodes_.Operators()) {
@@ -178,6 +179,9 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
       return expectations_.Expect(command.expect());
     case v1::Command::kFulfil:
       return expectations_.Fulfil(command.fulfil());
+    case v1::Command::kBeginLoop:
+    case v1::Command::kLoopLease:
+      return loops_.Handle(command);
     case v1::Command::kHostReply:
       return host_calls_.Reply(command.host_reply(), payload);
     case v1::Command::kDataflow:
@@ -310,6 +314,7 @@ void Worker::ReleaseOwner(SessionId session) {
   // Fails the session's pending transfers and all that depends on them.
   puts_.ReleaseOwner(session);
   lanes_.ReleaseOwner(session);
+  loops_.ReleaseOwner(session);
   expectations_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
   order_.ReleaseOwner(session);

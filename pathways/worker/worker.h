@@ -19,6 +19,7 @@
 #include "pathways/program/command_template.h"
 #include "pathways/worker/execute/expectations.h"
 #include "pathways/worker/execute/host_calls.h"
+#include "pathways/worker/execute/loops.h"
 #include "pathways/worker/execute/profiles.h"
 #include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
@@ -151,6 +152,7 @@ class Worker {
   Functions functions_;
   Stacks stacks_;
   PeerConnections peers_;
+  Loops loops_;
   ReportPath reports_;
   Moves moves_;
   ArrayFiles files_;

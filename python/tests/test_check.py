@@ -134,6 +134,16 @@ def test_what_is_not_in_the_recording_is_not_held_against_it():
     assert not rules(trace)
 
 
+def test_launches_of_a_lease_from_before_the_recording_are_left_out():
+    trace = sound()
+    last = pick(trace, "run", 3, HOST0)[0]
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") != "grant" or e["args"]["gang"] != 1]
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") != "end" or e["args"]["gang"] != 1]
+    assert rules(trace) == set(), "gang 1, before all that were granted"
+    last["args"]["gang"] = 9
+    assert "grant" in rules(trace)
+
+
 def test_a_file_that_is_no_recording_is_refused(tmp_path):
     (tmp_path / "a").write_text("{")
     (tmp_path / "b").write_text('{"traceEvents": [{"ph": "i"}]}')

@@ -20,6 +20,15 @@ pw.program @twice {
   %2 = pw.compute @e1(%1) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   pw.result %2 : !pw.array<f32[4, 8] @m0>
 }
+// CHECK: pw.program @turn {
+pw.program @turn {
+  %0 = pw.arg 0 : !pw.array<pred[] @m0>
+  %1 = pw.arg 1 donated : !pw.array<f32[4, 8] @m0>
+  %2 = pw.compute @e1(%1) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  %3 = pw.transfer %0 : !pw.array<pred[] @m0> to !pw.array<pred[] @m2>
+  pw.result %2 : !pw.array<f32[4, 8] @m0>
+  pw.result %3 : !pw.array<pred[] @m2>
+}
 // CHECK: pw.program @f {
 pw.program @f {
   // CHECK: %[[A:.*]] = pw.arg 0 donated apart : <f32[4, 8] @m0>
@@ -40,6 +49,9 @@ pw.program @f {
   %8 = pw.host_compute "load" on @e1 (%2#0) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.select %[[I]] among [@e1, @twice](%[[C]]#0) : <s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   %7 = pw.select %5 among [@e1, @twice](%2#0) : !pw.array<s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  // CHECK: pw.while %[[P:.*]] do @turn(%[[B]], %[[C]]#0) : <pred[] @m2>, (!pw.array<pred[] @m0>, !pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  %9 = pw.transfer %1 : !pw.array<pred[] @m0> to !pw.array<pred[] @m2>
+  %10 = pw.while %9 do @turn(%1, %2#0) : !pw.array<pred[] @m2>, (!pw.array<pred[] @m0>, !pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.result %[[E]] : <s64[2] @m1 memory "pinned_host">
   pw.result %6 : !pw.array<s64[2] @m1 memory "pinned_host">
 }

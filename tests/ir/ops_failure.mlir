@@ -153,6 +153,52 @@ pw.program @f {
   pw.select %0 among [@b](%0) : !pw.array<s32[] @m0>, (!pw.array<s32[] @m0>) -> ()
 }
 // -----
+pw.mesh @m0 size 1
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<s32[] @m0>
+  // expected-error@+1 {{the predicate is a scalar pred, not s32[]}}
+  pw.while %0 do @b() : !pw.array<s32[] @m0>, () -> ()
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<pred[] @m0>
+  // expected-error@+1 {{there is no program @b}}
+  pw.while %0 do @b() : !pw.array<pred[] @m0>, () -> ()
+}
+// -----
+pw.mesh @m0 size 2
+pw.program @b {
+}
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<pred[] @m0>
+  // expected-error@+1 {{the predicate has one shard, not 2}}
+  pw.while %0 do @b() : !pw.array<pred[] @m0>, () -> ()
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @b {
+}
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<pred[] @m0>
+  // expected-error@+1 {{branch b takes 0 arrays and makes 0, not 0 and 1}}
+  pw.while %0 do @b() : !pw.array<pred[] @m0>, () -> ()
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<pred[] @m0>
+  // expected-error@+1 {{carried array 0 is '!pw.array<pred[] @m0>' before a turn and '!pw.array<s32[] @m0>' after it}}
+  %1 = pw.while %0 do @b(%0) : !pw.array<pred[] @m0>, (!pw.array<pred[] @m0>) -> !pw.array<s32[] @m0>
+}
+// -----
+pw.mesh @m0 size 1
+pw.program @f {
+  %0 = pw.arg 0 : !pw.array<pred[] @m0>
+  // expected-error@+1 {{a loop with 0 inputs carries no 1 arrays}}
+  %1 = pw.while %0 do @b() : !pw.array<pred[] @m0>, () -> !pw.array<s32[] @m0>
+}
+// -----
 pw.mesh @m0 size 2
 pw.program @f {
   // expected-error@+1 {{a host's function makes the same for all devices, and cannot make '!pw.array<f32[4] @m0 tiles [2]>'}}

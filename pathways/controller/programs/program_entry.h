@@ -10,6 +10,7 @@
 
 #include "pathways/controller/hosts/ops_in_flight.h"
 #include "pathways/controller/names/request_names.h"
+#include "pathways/controller/scheduling/lease_length.h"
 #include "pathways/controller/scheduling/program_stages.h"
 #include "pathways/controller/session.h"
 #include "pathways/dispatch/lower_program.h"
@@ -36,6 +37,7 @@ struct ProgramEntry {
   std::vector<DeviceId> devices;          // all that the program uses, ascending
   NameNeed need;                          // of a run, apart from its results
   std::unique_ptr<ProgramStages> stages;  // the gangs of each run
+  std::unique_ptr<LeaseLength> leases;    // only of a turn of a loop: the loop's gangs
   struct Argument {
     std::shared_ptr<const buffers::ArraySpec> spec;      // the required spec
     std::shared_ptr<const buffers::ArraySpec> accepted;  // the last spec that passed the check
@@ -69,11 +71,14 @@ struct ProgramEntry {
   std::unique_ptr<const Steps> steps;
   std::shared_ptr<const ExecutableInfo> info;
 
+  // The limit of the expected time of a gang that is a part of a run.
+  static int64_t MostNs(const gang::Options& gangs) {
+    constexpr int64_t kShortestNs = 1'000'000;  // a shorter one is not worth its messages
+    return std::max(gangs.window_ns / 2, kShortestNs);
+  }
   // REQUIRES: typed and lowered.
   void MakeStages(const gang::Options& gangs) {
-    constexpr int64_t kShortestNs = 1'000'000;  // a shorter stage is not worth its messages
-    stages =
-        std::make_unique<ProgramStages>(typed.get(), &lowered, std::max(gangs.window_ns / 2, kShortestNs), gangs.default_cost_ns);
+    stages = std::make_unique<ProgramStages>(typed.get(), &lowered, MostNs(gangs), gangs.default_cost_ns);
   }
 
   const program::Program& program() const { return typed->program; }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -122,6 +123,7 @@ struct Recipe {
   Dims dims;
   std::vector<int32_t> donate;
   std::string fail;
+  std::optional<float> below;
   bool hold = false;
   uint64_t callback = 0;
   int64_t microseconds = 0;
@@ -150,7 +152,9 @@ absl::StatusOr<Recipe> Parse(const std::string& text, const std::string& version
     else if (kv.first == "ring") {
       const std::pair<std::string, std::string> both = absl::StrSplit(kv.second, absl::MaxSplits(':', 1));
       good = absl::SimpleAtoi(both.first, &recipe.ring_bytes) && absl::SimpleAtoi(both.second, &recipe.ring_steps);
-    } else if (kv.first == "fail")
+    } else if (kv.first == "below")
+      good = absl::SimpleAtof(kv.second, &recipe.below.emplace());
+    else if (kv.first == "fail")
       recipe.fail = absl::StrReplaceAll(kv.second, {{"_", " "}});
     else if (kv.first == "invalid")
       return absl::InvalidArgumentError(absl::StrReplaceAll(kv.second, {{"_", " "}}));
@@ -165,6 +169,8 @@ absl::StatusOr<Recipe> Parse(const std::string& text, const std::string& version
     }
     if (!good) return absl::InvalidArgumentError(absl::StrCat("a simulated program cannot say '", word, "'"));
   }
+  if (recipe.below.has_value() && (recipe.outputs < 1 || Elements(recipe.dims) < 1))
+    return absl::InvalidArgumentError("a simulated program with 'below' has a result with elements");
   return recipe;
 }
 
@@ -181,6 +187,13 @@ Bytes Compute(const Recipe& recipe, int output, const std::vector<Bytes>& args) 
     std::memcpy(result.data() + e * sizeof(float), &sum, sizeof(float));
   }
   return std::move(result).Freeze();
+}
+
+// Returns the additional result of a recipe with `below`. `first`: result 0.
+Bytes IsBelow(const Recipe& recipe, const Bytes& first) {
+  float x;
+  std::memcpy(&x, first.data(), sizeof(float));
+  return Bytes::Copy(std::string_view(x < *recipe.below ? "\1" : "\0", 1));
 }
 
 // One device's part of an execution.
@@ -209,6 +222,7 @@ void Calculate(const std::shared_ptr<Execution>& e) {
   if (!e->recipe.fail.empty()) return e->Finish(absl::InternalError(e->recipe.fail));
   std::vector<Bytes> results;
   for (int k = 0; k < e->recipe.outputs; ++k) results.push_back(Compute(e->recipe, k, args));
+  if (e->recipe.below.has_value()) results.push_back(IsBelow(e->recipe, results[0]));
   if (e->recipe.callback == 0) return e->Finish(std::move(results));
   std::shared_ptr<HostCallHandler> handler;
   {
@@ -305,6 +319,7 @@ class SimulatedProgram : public LoadedProgram {
     info_.donated_inputs = recipe_.donate;
     info_.code_bytes = static_cast<int64_t>(text_.size());
     info_.outputs.assign(recipe_.outputs, {DType::kF32, recipe_.dims, "", "", "device"});
+    if (recipe_.below.has_value()) info_.outputs.push_back({DType::kPred, {}, "", "", "device"});
     info_.parameters.assign(recipe_.args, {DType::kF32, recipe_.dims, "", "", "device"});
   }
 

@@ -12,14 +12,13 @@ namespace v1 = pathways::v1;
 
 // A Fulfil whose shards have not all settled yet.
 struct Expectations::Pending {
-  Outbox* outbox;
-  uint64_t op;
+  std::function<void(const absl::Status&)> done;
   size_t left = 1;  // one for the command itself
   absl::Status status;
 
   void Settled(const absl::Status& shard) {
     status.Update(shard);
-    if (--left == 0) outbox->Done(op, status);
+    if (--left == 0) done(status);
   }
 };
 
@@ -57,7 +56,12 @@ Expectations::Expected Expectations::Take(Map::iterator it) {
 }
 
 void Expectations::Fulfil(const v1::Fulfil& command) {
-  auto pending = std::make_shared<Pending>(Pending{&context_->outbox(), command.op()});
+  Fulfil(command, [outbox = &context_->outbox(), op = command.op()](const absl::Status& status) { outbox->Done(op, status); });
+}
+
+void Expectations::Fulfil(const v1::Fulfil& command, std::function<void(const absl::Status&)> done) {
+  auto pending = std::make_shared<Pending>();
+  pending->done = std::move(done);
   auto it = expected_.find(ArrayId(command.array()));
   if (it == expected_.end()) return pending->Settled(absl::OkStatus());  // its session has ended
   const Expected expected = Take(it);

@@ -12,6 +12,7 @@
 // Lives on the worker's strand.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,6 +29,8 @@ class Expectations {
 
   void Expect(const pathways::v1::Expect& command);
   void Fulfil(const pathways::v1::Fulfil& command);
+  // Like Fulfil, for the host's own commands: without an op. `done` is called once, with the error of the expected array if it has one.
+  void Fulfil(const pathways::v1::Fulfil& command, std::function<void(const absl::Status&)> done);
   void ReleaseOwner(SessionId session);
 
  private:

@@ -116,6 +116,7 @@ ProgramNodes::ProgramRef ProgramNodes::ProgramOf(const dataflow::GraphPart& part
 
 ProgramNodes::Templates ProgramNodes::Parse(const dataflow::Node& node) {
   Templates templates;
+  templates.name = node.name;
   v1::NodeCommands proto;
   if (!proto.ParseFromString(node.config)) {
     templates.error = absl::InvalidArgumentError(absl::StrCat("the commands of ", node.name, " do not parse"));
@@ -135,6 +136,26 @@ ProgramNodes::Templates ProgramNodes::Parse(const dataflow::Node& node) {
   return templates;
 }
 
+void ProgramNodes::Run(const dataflow::GraphPart& part, v1::ProgramRun message, std::string where, Ended ended) {
+  auto run = std::make_unique<Underway>();
+  run->message = std::move(message);
+  run->where = std::move(where);
+  run->ended = std::move(ended);
+  const uint64_t number = next_run_++;
+  runs_[number] = std::move(run);
+  const ProgramRef program = ProgramOf(part);
+  for (Templates& node : program->nodes) Begin(number, &node);
+  CountDown(number);
+}
+
+// Adds the run to the command's location in the user's program.
+void ProgramNodes::AddPlace(const std::string& where, v1::Command* command) {
+  std::string* location = nullptr;
+  if (command->has_execute()) location = command->mutable_execute()->mutable_location();
+  if (command->has_move()) location = command->mutable_move()->mutable_location();
+  if (location != nullptr) absl::StrAppend(location, location->empty() ? "" : ", ", where);
+}
+
 void ProgramNodes::Begin(uint64_t number, Templates* node) {
   Underway* const run = runs_.at(number).get();
   const v1::ProgramRun& message = run->message;
@@ -152,6 +173,10 @@ void ProgramNodes::Begin(uint64_t number, Templates* node) {
   for (size_t i = 0; i < node->commands.size(); ++i) {
     program::Bind(node->commands[i], binding, LocalOp(number, run->begun++), &node->bound[i]);
     TakePlace(run, &node->bound[i]);
+    if (!run->where.empty()) {
+      program::SetLocation(node->name, &node->bound[i]);
+      AddPlace(run->where, &node->bound[i]);
+    }
     if (program::HasOp(node->commands[i])) ++run->left;
   }
   for (const v1::Command& command : node->bound) dispatch_(command);
@@ -238,6 +263,7 @@ void ProgramNodes::CountDown(uint64_t number) {
 
 // Finds the poisoned results by looking at the results themselves. A result released meanwhile has no owner any more.
 void ProgramNodes::Finish(const Underway& run) {
+  if (run.ended) return run.ended(run.error, run.device_microseconds);
   const uint64_t op = run.message.op();
   if (!run.error.ok()) {
     bool first_told = false;

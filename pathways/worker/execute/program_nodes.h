@@ -6,6 +6,8 @@
 // waiting for predecessors. For the dataflow runtime the run is then over. Commands wait for their inputs as usual. Their
 // completions come back here (Outbox::Done) instead of going to the controller, which gets one answer for the run.
 //
+// A host also begins runs itself: the turns of loops (loops.h). Their ends go to a callback.
+//
 // Templates are parsed at the first run of a graph, and kept until its part has gone.
 //
 // Invariants:
@@ -19,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,11 +41,18 @@ class ProgramNodes {
   // Returns a registry with the operator. This must outlive the runtime that uses it.
   dataflow::Operators Operators();
 
+  // Begins a run of this host alone, in the order of the part's nodes, and returns when its commands have been dispatched. `ended` is called
+  // once, perhaps before that, with the error of its first command that failed and the device time. `where`: tells errors which run it is.
+  // The run's op and stages are not used. REQUIRES: `part` is shared.
+  using Ended = std::function<void(const absl::Status& error, double device_microseconds)>;
+  void Run(const dataflow::GraphPart& part, pathways::v1::ProgramRun message, std::string where, Ended ended);
+
   int64_t running() const { return static_cast<int64_t>(runs_.size()); }
 
  private:
   class Node;
   struct Templates {
+    std::string name;  // of the node: the location of its commands
     std::vector<pathways::v1::Command> commands;
     std::vector<pathways::v1::Command> bound;  // by the latest run
     size_t args = 0;
@@ -73,6 +83,8 @@ class ProgramNodes {
     double device_microseconds = 0;
     uint32_t first_failed = 0;  // command
     absl::Status error;         // of that command
+    std::string where;          // of a run of this host alone
+    Ended ended;                // null: the controller is told
   };
   // Held by the nodes of a run until all have begun. A repeated run has no number.
   static constexpr uint64_t kRepeated = UINT64_MAX;
@@ -94,6 +106,7 @@ class ProgramNodes {
   ProgramRef ProgramOf(const dataflow::GraphPart& part);
   static Templates Parse(const dataflow::Node& node);
   void Begin(uint64_t number, Templates* node);
+  static void AddPlace(const std::string& where, pathways::v1::Command* command);
   void Refuse(Underway* run, const Templates& node, const absl::Status& error);
   // Returns OK if the run has what the node's commands name.
   static absl::Status CheckNames(const pathways::v1::ProgramRun& run, const Templates& node);

@@ -36,6 +36,7 @@ class Order : public testing::Test {
     hazards.Hold(tasks_[name].task);
     Arrive(name, 0, devices);
   }
+  const Hazards::TaskRef& TaskOf(const std::string& name) { return tasks_[name].task; }
   void Input(const std::string& name) { hazards.Release(tasks_[name].task); }
   void Grant(std::vector<uint64_t> gangs) {
     v1::Grant grant;
@@ -154,6 +155,96 @@ TEST_F(LaunchOrderInAWorker, AClientsEndEndsWhatWaitsForAGrant) {
   worker.Settle();
   EXPECT_EQ(worker.connection.done[2].code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(worker.Memory().devices(0).used_bytes(), 0);
+}
+
+//---- leases
+
+TEST_F(Order, ALeaseKeepsItsPlaceForExecutionsThatComeLater) {
+  order.OpenLease(1, /*granted=*/true, SessionId(1), d01);
+  Arrive("other", 0, &d0);
+  EXPECT_THAT(log, IsEmpty());
+  Arrive("turn 1", 1, &d01);
+  Arrive("turn 2", 1, &d0);
+  EXPECT_THAT(log, ElementsAre("turn 1", "turn 2"));
+  order.CloseLease(1);
+  EXPECT_THAT(log, ElementsAre("turn 1", "turn 2", "other"));
+  EXPECT_EQ(order.held(), 0);
+}
+
+TEST_F(Order, ALeaseWaitsForItsGrantAndForThoseBeforeIt) {
+  order.OpenLease(1, false, SessionId(1), d01);
+  ArriveWaiting("before", &d1);
+  Arrive("turn 1", 1, &d01);
+  Arrive("turn 2", 1, &d0);
+  Arrive("apart", 0, &d0);
+  EXPECT_THAT(log, ElementsAre("apart"));
+  Grant({1});
+  Arrive("turn 3", 1, &d0);
+  EXPECT_THAT(log, ElementsAre("apart"));
+  Input("before");
+  EXPECT_THAT(log, ElementsAre("apart", "before", "turn 1", "turn 2", "turn 3"));
+  Arrive("after", 0, &d1);
+  order.CloseLease(1);
+  EXPECT_THAT(log, ElementsAre("apart", "before", "turn 1", "turn 2", "turn 3", "after"));
+}
+
+TEST_F(Order, ALeaseThatIsClosedBeforeItsGrantKeepsItsExecutions) {
+  order.OpenLease(1, false, SessionId(1), d0);
+  Arrive("turn", 1, &d0);
+  order.CloseLease(1);
+  EXPECT_THAT(log, IsEmpty());
+  Grant({1});
+  Arrive("after", 0, &d0);
+  EXPECT_THAT(log, ElementsAre("turn", "after"));
+}
+
+TEST_F(Order, AnEmptyLeaseThatIsClosedBeforeItsGrantIsForgotten) {
+  order.OpenLease(1, false, SessionId(1), d0);
+  order.CloseLease(1);
+  Grant({1});
+  Arrive("after", 0, &d0);
+  EXPECT_THAT(log, ElementsAre("after"));
+}
+
+TEST_F(Order, LeasesFollowEachOther) {
+  order.OpenLease(1, true, SessionId(1), d0);
+  order.OpenLease(2, true, SessionId(1), d0);
+  Arrive("second", 2, &d0);
+  Arrive("first", 1, &d0);
+  EXPECT_THAT(log, ElementsAre("first"));
+  order.CloseLease(1);
+  EXPECT_THAT(log, ElementsAre("first", "second"));
+  order.CloseLease(2);
+  EXPECT_EQ(order.held(), 0);
+}
+
+TEST_F(Order, AnExecutionInALeaseThatWaitsForInputsKeepsTheOthers) {
+  order.OpenLease(1, true, SessionId(1), d0);
+  hazards.Hold(TaskOf("turn 1"));
+  Arrive("turn 1", 1, &d0);
+  Arrive("turn 2", 1, &d0);
+  order.CloseLease(1);
+  Arrive("after", 0, &d0);
+  EXPECT_THAT(log, IsEmpty());
+  Input("turn 1");
+  EXPECT_THAT(log, ElementsAre("turn 1", "turn 2", "after"));
+}
+
+TEST_F(Order, ARefusedLeaseFailsItsExecutions) {
+  order.OpenLease(1, false, SessionId(7), d0);
+  Arrive("turn 1", 1, &d0, 7);
+  order.ReleaseOwner(SessionId(7));
+  Arrive("turn 2", 1, &d0, 7);
+  Arrive("after", 0, &d0);
+  EXPECT_THAT(log, ElementsAre("turn 1!", "turn 2!", "after"));
+  order.CloseLease(1);
+  EXPECT_EQ(order.held(), 0);
+}
+
+TEST_F(Order, AnExecutionOutsideTheDevicesOfItsLeaseIsRefused) {
+  order.OpenLease(1, true, SessionId(1), d0);
+  Arrive("turn", 1, &d01);
+  EXPECT_THAT(log, ElementsAre("turn!"));
 }
 
 }  // namespace

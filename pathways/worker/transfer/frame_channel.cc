@@ -24,7 +24,13 @@ void FrameChannel::SendReport(HostId to, v1::Report report) {
   Send(to, message, {});
 }
 
-// The dataflow has its own windows and reports are small, so neither waits for the link's window.
+void FrameChannel::SendTurn(HostId to, const v1::LoopTurn& turn) {
+  v1::PeerMessage message;
+  *message.mutable_loop_turn() = turn;
+  Send(to, message, {});
+}
+
+// The dataflow has its own windows, reports and decisions are small, so none of them waits for the link's window.
 void FrameChannel::Send(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = peers_.find(to);
   if (it == peers_.end())
@@ -54,17 +60,20 @@ void FrameChannel::Remove(HostId host, const absl::Status& status) {
 
 void FrameChannel::TellLeft(HostId host, const absl::Status& status) {
   if (frame_receiver_ != nullptr) frame_receiver_->OnLeft(host, status);
+  if (turn_receiver_ != nullptr) turn_receiver_->OnHostGone(host, status);
 }
 
 void FrameChannel::PathBroken(HostId host, const absl::Status& reason) {
   context_->strand()->Post([this, alive = context_->alive(), host, reason] {
     if (!alive.expired() && frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, reason);
     if (!alive.expired() && report_receiver_ != nullptr) report_receiver_->OnReportsLost(host);
+    if (!alive.expired() && turn_receiver_ != nullptr) turn_receiver_->OnHostGone(host, reason);
   });
 }
 
 void FrameChannel::IncomingLost(HostId host, const absl::Status& status) {
   if (frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, status);
+  if (turn_receiver_ != nullptr) turn_receiver_->OnHostGone(host, status);
 }
 
 absl::Status FrameChannel::OnFrame(HostId from, const v1::DataflowFrame& frame, Bytes payload) {
@@ -76,6 +85,10 @@ absl::Status FrameChannel::OnFrame(HostId from, const v1::DataflowFrame& frame, 
 
 void FrameChannel::OnReport(HostId from, const v1::Report& report) {
   if (report_receiver_ != nullptr) report_receiver_->OnReport(from, report);
+}
+
+void FrameChannel::OnTurn(HostId from, const v1::LoopTurn& turn) {
+  if (turn_receiver_ != nullptr) turn_receiver_->OnTurn(from, turn);
 }
 
 }  // namespace pw::worker

@@ -1,10 +1,11 @@
-// FrameChannel: frames of the coordination dataflow (DataflowLinks) and reports for the controller (ReportPath), from worker to worker.
+// FrameChannel: frames of the coordination dataflow (DataflowLinks), reports for the controller (ReportPath), and decisions of loops (Loops), from
+// worker to worker.
 //
 // They leave at once, ahead of waiting transfers, or as soon as there is a link. A link outlives its connections
 // (peer_connections.h), so a break only delays them. When a link is given up, both sides are told so.
 //
 // Invariants:
-//   PF-1  frames and reports to one host arrive in order, each at most once. If any are lost, OnPathBroken reports that their
+//   PF-1  frames, reports and decisions to one host arrive in order, each at most once. If any are lost, OnPathBroken reports that their
 //         link was given up, before any message arrives on a later one
 // Lives on the worker's strand.
 #pragma once
@@ -46,13 +47,24 @@ class FrameChannel {
     virtual void OnReportsLost(HostId to) = 0;
   };
 
+  // Receives decisions of loops. Called on the strand, never inside SendTurn.
+  class TurnReceiver {
+   public:
+    virtual ~TurnReceiver() = default;
+    virtual void OnTurn(HostId from, const pathways::v1::LoopTurn& turn) = 0;
+    // A link to or from the host was given up, or the host has left the cluster.
+    virtual void OnHostGone(HostId host, const absl::Status& status) = 0;
+  };
+
   // `connect` begins to connect to a host, unless that has begun.
   FrameChannel(const WorkerContext* context, std::function<void(HostId)> connect);
 
   void SetFrameReceiver(FrameReceiver* receiver) { frame_receiver_ = receiver; }
   void SetReportReceiver(ReportReceiver* receiver) { report_receiver_ = receiver; }
+  void SetTurnReceiver(TurnReceiver* receiver) { turn_receiver_ = receiver; }
   void SendFrame(HostId to, std::string header, std::vector<Bytes> payload);
   void SendReport(HostId to, pathways::v1::Report report);
+  void SendTurn(HostId to, const pathways::v1::LoopTurn& turn);
 
   // ---- for PeerConnections
   void Add(HostId host) { peers_.try_emplace(host); }
@@ -67,6 +79,7 @@ class FrameChannel {
   void IncomingLost(HostId host, const absl::Status& status);
   absl::Status OnFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload);
   void OnReport(HostId from, const pathways::v1::Report& report);
+  void OnTurn(HostId from, const pathways::v1::LoopTurn& turn);
 
  private:
   struct Peer {
@@ -81,6 +94,7 @@ class FrameChannel {
   const std::function<void(HostId)> connect_;
   FrameReceiver* frame_receiver_ = nullptr;
   ReportReceiver* report_receiver_ = nullptr;
+  TurnReceiver* turn_receiver_ = nullptr;
   std::map<HostId, Peer> peers_;
 };
 

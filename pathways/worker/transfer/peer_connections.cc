@@ -402,6 +402,9 @@ absl::Status PeerConnections::Handle(HostId from, Incoming* in, const v1::PeerMe
     case v1::PeerMessage::kReport:
       frames_.OnReport(from, message.report());
       return absl::OkStatus();
+    case v1::PeerMessage::kLoopTurn:
+      frames_.OnTurn(from, message.loop_turn());
+      return absl::OkStatus();
     default:
       if (message.beside() && message.has_received()) return absl::OkStatus();  // an acknowledgement alone
       return absl::InvalidArgumentError("another worker sent a message of unknown kind");

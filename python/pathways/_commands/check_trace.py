@@ -6,7 +6,8 @@ no process.
     completion    every granted computation completed on all its hosts, or was still running when the recording ended
     producers     the producer of an array was granted and launched before the array's readers
 
-Computations submitted before the recording began have no known number and are left out. A recording with missing events (too many events, hosts
+Computations submitted before the recording began have no known number, or a smaller one than all that were granted (the leases of loops), and are left
+out. A recording with missing events (too many events, hosts
 that did not answer) cannot be judged on completion.
 """
 
@@ -117,12 +118,13 @@ def _check_order(log, report):
 def _check_grants(log, report):
     for gang in log.granted_twice:
         report.find("grant", f"computation {gang} was granted twice")
+    first = min(log.grants, default=0)
     for run in log.runs:
         if run.gang in log.grants:
             early = log.grants[run.gang][1] - run.begin
             if early > log.tolerance:
                 report.find("grant", f"{run} was launched {early:.1f} us before it was granted")
-        elif run.gang and not log.missing:
+        elif run.gang > first and not log.missing:
             report.find("grant", f"{run} was launched, but never granted")
     report.counts["grants"] = len(log.grants)
 

@@ -68,21 +68,22 @@ def switch(index, branches, *operands):
         return jax.lax.switch(index, branches, *operands)
     if index.shape or not jnp.issubdtype(index.dtype, jnp.integer):
         raise TypeError(f"pw.switch chooses by one integer, not by {index.aval.str_short()}")
-    leaves, tree = jax.tree.flatten(operands)
-    traced = [_trace(branch, leaves, tree) for branch in branches]
+    traced = [trace(branch, operands) for branch in branches]
     _check(branches, traced)
     constants = [constant for closed, _ in traced for constant in closed.consts]
+    leaves = jax.tree.leaves(operands)
     results = select_p.bind(jnp.asarray(index, jnp.int32), *constants, *leaves, branches=tuple(closed for closed, _ in traced),
-                            names=tuple(map(_name, branches)), counts=tuple(len(closed.consts) for closed, _ in traced))
+                            names=tuple(map(name_of, branches)), counts=tuple(len(closed.consts) for closed, _ in traced))
     return jax.tree.unflatten(traced[0][1], results)
 
 
-def _name(function):
+def name_of(function):
     return getattr(function, "__name__", "function").strip("<>")
 
 
-def _trace(function, leaves, tree):
+def trace(function, operands):
     """Returns the function's jaxpr and the structure of its results. Values that it uses of the surrounding program are constants of the jaxpr."""
+    leaves, tree = jax.tree.flatten(operands)
     structure = None
 
     def flat(*values):
@@ -101,5 +102,5 @@ def _check(branches, traced):
     types = lambda closed: [aval.strip_weak_type().str_short() for aval in closed.out_avals]
     for branch, (closed, other) in zip(branches, traced):
         if other != structure or types(closed) != types(first):
-            raise TypeError(f"the functions of pw.switch or pw.cond must return the same structure and types: {_name(branches[0])} returns {structure} of "
-                            f"{', '.join(types(first))}, {_name(branch)} returns {other} of {', '.join(types(closed))}")
+            raise TypeError(f"the functions of pw.switch or pw.cond must return the same structure and types: {name_of(branches[0])} returns {structure} of "
+                            f"{', '.join(types(first))}, {name_of(branch)} returns {other} of {', '.join(types(closed))}")

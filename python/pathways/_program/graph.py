@@ -21,7 +21,7 @@ from pathways._callbacks import callbacks
 from pathways._jax import placement, public
 from pathways._client import doors, wire
 from pathways._program import cost, host_functions, lowering, meshes, tokens, waiting
-from pathways._program.nodes import Argument, HostCall, HostCompute, Node, Value, physical
+from pathways._program.nodes import Argument, HostCall, HostCompute, Node, Value, While, physical
 
 
 class Graph:
@@ -322,13 +322,16 @@ class Graph:
             where = _at(node.location, f"{node.waits.name} on the hosts of {meshes.named(self.executable_devices[node.executable])}")
             takes = [wire.type_(*self._type(value, "an argument of a function on hosts")) for value in node.inputs]
             return wire.host_compute(where, node.executable, inputs, takes, types, node.waits.name)
+        graphs = [node.waits.turn] if isinstance(node.waits, While) else node.waits.branches
         numbers = []
-        for branch in node.waits.branches:
+        for branch in graphs:
             branch.apart = False
             branch.number_values()
             written = wire.branch(branch.name, branch._node_bytes(branches))
             numbers.append(len(branches))
             branches.append(written)
+        if isinstance(node.waits, While):
+            return wire.while_loop(_at(node.location, f"loop {node.waits.turn.name}"), inputs[0], inputs[1:], types, numbers[0])
         return wire.select(node.location, inputs[0], inputs[1:], types, numbers)
 
     def _type(self, value, what):

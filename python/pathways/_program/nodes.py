@@ -38,7 +38,7 @@ class Node:
     outputs: list
     executable: int = -1  # -1: a transfer
     donated: tuple = ()   # the inputs that it may overwrite
-    waits: Any = None     # a HostCall or Select, which have no executable, or a HostCompute
+    waits: Any = None     # a HostCall, Select or While, which have no executable, or a HostCompute
 
     @property
     def is_transfer(self):
@@ -66,3 +66,9 @@ class HostCompute:
 class Select:
     """A choice of one of several graphs, by the node's first input."""
     branches: list  # of graphs
+
+
+@dataclasses.dataclass(eq=False)
+class While:
+    """A loop: its inputs are the first predicate, constants, and the carry, which are its outputs too."""
+    turn: Any  # a graph

@@ -13,7 +13,7 @@ import dataclasses
 from xml.sax.saxutils import escape, quoteattr
 
 from pathways._program import meshes, sizes
-from pathways._program.nodes import HostCall, HostCompute
+from pathways._program.nodes import HostCall, HostCompute, While
 
 BOX_WIDTH, BOX_HEIGHT, LANE_WIDTH, ROW_HEIGHT, MARGIN, HEADER, DOT = 190, 40, 290, 86, 30, 40, 4
 FILLS = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#ede9fe", "#cffafe", "#ffedd5", "#e5e7eb")
@@ -96,11 +96,15 @@ def _boxes_and_edges(graph, flops_of):
             devices = tuple(sorted(device.id for device in graph.executable_devices[node.executable]))
             box = Box("function", node.waits.name, f"on the hosts, {sizes.human(sizes.passed(node))}", devices, node.location)
         elif node.waits is not None:
-            host = isinstance(node.waits, HostCall)
-            title = node.waits.name if host else " or ".join(branch.name for branch in node.waits.branches)
             at = (node.outputs or node.inputs)[:1]
             devices = ids(at[0]) if at else ()
-            box = Box("host" if host else "select", title, "in the client" if host else "by a value", devices or (0,), node.location)
+            if isinstance(node.waits, HostCall):
+                said = ("host", node.waits.name, "in the client")
+            elif isinstance(node.waits, While):
+                said = ("select", node.waits.turn.name, "in turns, by a value")
+            else:
+                said = ("select", " or ".join(branch.name for branch in node.waits.branches), "by a value")
+            box = Box(*said, devices or (0,), node.location)
         else:
             devices = tuple(sorted(device.id for device in graph.executable_devices[node.executable]))
             box = Box("compute", graph.executable_names[node.executable], sizes.operations(flops_of(node)), devices, node.location)

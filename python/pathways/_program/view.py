@@ -3,7 +3,7 @@
 import dataclasses
 
 from pathways._program import meshes, sizes, svg
-from pathways._program.nodes import HostCall, HostCompute
+from pathways._program.nodes import HostCall, HostCompute, While
 
 
 @dataclasses.dataclass
@@ -56,13 +56,16 @@ class ProgramView:
                 what = f"host {node.waits.name}({', '.join(inputs)})  # "
             elif isinstance(node.waits, HostCompute):
                 what = f"function {node.waits.name}({', '.join(inputs)})  # on the hosts of its devices, {sizes.human(sizes.passed(node))}, "
+            elif isinstance(node.waits, While):
+                branches = [node.waits.turn]
+                what = f"while {inputs[0]} {node.waits.turn.name}({', '.join(inputs[1:])})  # "
             else:
                 branches = node.waits.branches
                 what = f"select {inputs[0]} among {', '.join(branch.name for branch in branches)}({', '.join(inputs[1:])})  # "
             yield f"{indent}{', '.join(map(self._typed, node.outputs))}{' = ' if node.outputs else ''}{what}{node.location}"
             for branch in branches:
                 branch.number_values()
-                yield f"{indent}  branch {branch.name}:"
+                yield f"{indent}  {'turn' if isinstance(node.waits, While) else 'branch'} {branch.name}:"
                 yield from self._lines(branch, indent + "    ")
         yield f"{indent}result {', '.join(f'%{value.number}' for value in graph.results)}"
 
@@ -71,7 +74,7 @@ class ProgramView:
         return svg.draw(self._graph, self._flops)
 
     def per_device(self):
-        """Returns {jax device: DeviceUse}. Branches are not counted: only one of them runs."""
+        """Returns {jax device: DeviceUse}. Branches are not counted: only one of them runs. Neither are turns of loops."""
         uses, now = {}, {}
         graph = self._graph
 

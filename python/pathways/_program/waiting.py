@@ -1,7 +1,8 @@
-"""Builds the nodes of a program that wait for values: callbacks between its compiled functions, and choices (`pw.cond`).
+"""Builds the nodes of a program that wait for values: callbacks between its compiled functions, choices (`pw.cond`) and loops (`pw.while_loop`).
 
 jax's own callbacks, as equations of a program, become nodes. Their operands are sent to this process and their results back, over the connection that
-callbacks of compiled functions use (_callbacks/host_calls.py). A choice becomes a node with a graph for each branch.
+callbacks of compiled functions use (_callbacks/host_calls.py). A choice becomes a node with a graph for each branch, a loop one with a graph for a turn
+(loop.py).
 """
 
 import functools
@@ -13,7 +14,7 @@ from jax.extend.core import Jaxpr
 from jax.sharding import SingleDeviceSharding
 
 from pathways._callbacks import callbacks
-from pathways._program import choice, meshes, tokens
+from pathways._program import choice, loop, meshes, tokens
 from pathways._program.nodes import Argument, HostCall, Node, Select, Value, physical
 
 logger = logging.getLogger("pathways")
@@ -23,13 +24,13 @@ HOST_CALLS = (*CALLBACKS, "debug_callback", "debug_print")
 
 
 def is_waiting(eqn):
-    return eqn.primitive is choice.select_p or eqn.primitive.name in HOST_CALLS
+    return eqn.primitive in _ADD or eqn.primitive.name in HOST_CALLS
 
 
 def add(graph, eqn, env, location):
     """Adds the node of a waiting equation."""
     values = [graph.read(env, var) for var in eqn.invars]
-    outputs = (_select if eqn.primitive is choice.select_p else _host_call)(graph, eqn, values, location)
+    outputs = _ADD.get(eqn.primitive, _host_call)(graph, eqn, values, location)
     env.update(zip(eqn.outvars, outputs))
 
 
@@ -114,6 +115,9 @@ def _select(graph, eqn, values, location):
     graph.tokens.update(zip(ordered, node.outputs[len(avals):]))
     graph.nodes.append(node)
     return node.outputs[:len(avals)]
+
+
+_ADD = {choice.select_p: _select, loop.while_p: loop.add}
 
 
 def _unknown(jaxpr):

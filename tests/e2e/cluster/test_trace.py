@@ -195,3 +195,47 @@ def test_nobody_there_is_said(tmp_path):
     done = subprocess.run([sys.executable, "-m", "pathways", "trace", "--address", "127.0.0.1:9", "-s", "0.1"], cwd=tmp_path,
                           env=clean_environment(PATHWAYS_HOME=str(tmp_path)), capture_output=True, text=True)
     assert done.returncode != 0 and "127.0.0.1:9" in done.stderr
+
+
+LOOP = """
+import jax, numpy as np, sys
+from jax.sharding import SingleDeviceSharding
+import pathways as pw
+first, last = SingleDeviceSharding(jax.devices()[0]), SingleDeviceSharding(jax.devices()[-1])
+here, there = (jax.jit(lambda x: x + 1, in_shardings=s, out_shardings=s) for s in (first, last))
+f = pw.program(lambda n, x: pw.while_loop(lambda c: c[0] != n, lambda c: (c[0] + 1, here(there(c[1]))), (np.int32(0), x)))
+x = jax.device_put(np.zeros(4, np.float32), first)
+jax.block_until_ready(f(np.int32(200), x))
+result = f(np.int32(-1), x)  # as good as no end
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_trace_of_a_loop_shows_turns_without_the_controller(tmp_path):
+    """Between two turns on the hosts the controller does nothing: its events are those of leases of many turns."""
+    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="2x1x2")
+    cli = [sys.executable, "-m", "pathways"]
+    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
+    try:
+        (tmp_path / "script.py").write_text(LOOP)
+        program = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], env=dict(env, JAX_PLATFORMS="pathways", PATHWAYS_ADDRESS=up["address"]),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert program.stdout.readline() == "ready\n"
+        done = subprocess.run([*cli, "trace", "--seconds", "1", "--check", "-o", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
+        program.kill()
+        program.wait()
+    finally:
+        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    controller = [e for e in events if e["ph"] in "iX" and e["pid"] == 1]
+    turns = [e["name"] for e in events if e["ph"] == "i" and e["pid"] != 1 and e["cat"] == "prepare" and tracks[e["pid"], e["tid"]] == "loops"]
+    of_one_host = len(set(turns))
+    assert of_one_host > 20, "the loop ran"
+    assert len(turns) >= 2 * of_one_host - 64, "on both hosts"
+    # A lease takes some milliseconds, even if that is one turn of a busy machine: two events each.
+    assert len(controller) < max(of_one_host, 1500), f"{len(controller)} events of the controller for {of_one_host} turns"
+    decisions = [e for e in events if e["ph"] == "i" and e["cat"] == "grant" and e["name"].endswith(" follows")]
+    assert len({e["pid"] for e in decisions}) == 1, "one host decides"

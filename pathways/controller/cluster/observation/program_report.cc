@@ -26,6 +26,8 @@ const char* NameOfKind(NodeKind kind) {
       return "choice";
     case NodeKind::kHostCompute:
       return "function";
+    case NodeKind::kWhile:
+      return "loop";
   }
   return "";
 }
@@ -49,7 +51,8 @@ std::vector<DeviceId> DevicesOfNode(const program::TypedProgram& typed, const pr
       return DevicesOfNode(typed,
                            program.nodes[static_cast<size_t>(program.producer_of[static_cast<size_t>(node.inputs.front())])]);
     case NodeKind::kHostCall:
-    case NodeKind::kSelect: {
+    case NodeKind::kSelect:
+    case NodeKind::kWhile: {
       std::set<DeviceId> devices;
       for (const auto& output : node.outputs)
         devices.insert(output->sharding.devices().begin(), output->sharding.devices().end());

@@ -96,6 +96,7 @@ void ProgramSteps::StartStep(const StepsRef& steps, const Step& step) {
   if (step.part >= 0) return StartPart(steps, step);
   const NodeKind kind = steps->entry->program().nodes[step.node].kind;
   if (kind == NodeKind::kHostCompute) return StartFunction(steps, step);
+  if (kind == NodeKind::kWhile) return StartLoop(steps, step);
   return kind == NodeKind::kHostCall ? StartHostCall(steps, step) : StartSelect(steps, step);
 }
 
@@ -282,6 +283,24 @@ void ProgramSteps::EndHostCall(HostCallRun& call, const absl::StatusOr<std::vect
   EndWaiting(call.steps, status);
 }
 
+void ProgramSteps::StartLoop(const StepsRef& run, const Step& step) {
+  const ProgramEntry& entry = *run->entry;
+  NameScope& names = NamesOf(*run, step);
+  LoopRuns::Call call{run->entry, step.node, {}, {}, names.Take({3 * step.inputs.size(), 1}), nullptr};
+  for (int value : step.inputs) call.inputs.push_back(run->values[value]);
+  for (int value : step.outputs) {
+    call.outputs.push_back(arrays_.Expect(entry, value, arrays_.New(names, entry, value)).record);
+    run->values[value] = call.outputs.back();
+  }
+  if (run->run != nullptr) run->run->BeginNode();
+  call.done = [this, alive = context_->alive(), run](const absl::Status& status) {
+    if (!alive.expired()) EndWaiting(run, status);
+  };
+  const std::vector<Record> outputs = call.outputs;
+  loops_.Start(std::move(call));
+  for (const Record& output : outputs) output->OnDone(absl::OkStatus());
+}
+
 void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
   const ProgramEntry& entry = *run->entry;
   const program::Program& program = entry.program();
@@ -326,8 +345,7 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
   if (status.ok() && select.steps->turns != nullptr) return StartBranchInTurn(branch, run);
   std::vector<Record> results;
   for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(arrays_.NewResult(select.end, *branch, i));
-  if (status.ok())
-    Start(branch, std::move(select.branch), select.inputs, results, select.steps->run, StreamOfBranch(select.end));
+  if (status.ok()) Start(branch, std::move(select.branch), select.inputs, results, select.steps->run, StreamOfBranch(select.end));
   for (size_t i = 0; i < select.outputs.size(); ++i) {
     if (status.ok())
       arrays_.Fulfil(select.end, select.outputs[i], results[i]);
@@ -396,8 +414,7 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
 
 void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch,
                                      const std::shared_ptr<SelectRun>& select) {
-  StepsRef steps =
-      NewRun(branch, std::move(select->branch), {}, select->steps->run, StreamOfBranch(select->end));
+  StepsRef steps = NewRun(branch, std::move(select->branch), {}, select->steps->run, StreamOfBranch(select->end));
   steps->turns = std::make_unique<Turns>();
   steps->turns->place = select->steps->turns->place;
   for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(arrays_.NewResult(select->end, *branch, r));

@@ -1,5 +1,5 @@
 // ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, choices between
-// branches, and Python functions on hosts (program/cut.h). SessionPrograms owns it. It uses GraphPrograms for the parts of a program, the
+// branches, loops, and Python functions on hosts (program/cut.h). SessionPrograms owns it. It uses GraphPrograms for the parts of a program, the
 // session's waiting reads and lanes for nodes that call functions of the client, and SessionFunctions for those on hosts.
 //
 // A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
@@ -7,7 +7,8 @@
 // grants none of these nodes before the arrays exist. The hosts send up the values that a waiting node needs. Then the function
 // is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
 // dispatched one after another. A function on hosts needs no value here: it is sent at once, as one command to each of its hosts, which
-// wait there for its inputs. The scheduler grants no node that reads its outputs before it has ended.
+// wait there for its inputs. The scheduler grants no node that reads its outputs before it has ended. A loop is sent at once, too: its hosts decide
+// about its turns (LoopRuns).
 //
 // The functions on hosts of a run are calls of the client's thread (ExecuteRequest::stream): hosts run them in the order of the program,
 // and those of different runs in the order of the runs. Those of a branch have an order of their own, for an earlier call may wait for the branch.
@@ -45,6 +46,7 @@
 #include "pathways/controller/session/context/session_lanes.h"
 #include "pathways/controller/session/executables/session_functions.h"
 #include "pathways/controller/session/runs/graph_programs.h"
+#include "pathways/controller/session/runs/loop_runs.h"
 #include "pathways/controller/session/runs/step_arrays.h"
 
 namespace pw::controller {
@@ -62,12 +64,15 @@ class ProgramSteps {
         lanes_(lanes),
         functions_(functions),
         graphs_(graphs),
-        arrays_(context, lanes) {}
+        arrays_(context, lanes),
+        loops_(context) {}
 
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { host_calls_ = std::move(handler); }
 
   // Replaces the donated arguments of a call by arrays that belong to the run (WN-6).
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
+  // Gives pending outputs of loops on these devices the error.
+  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) { loops_.OnDevicesLost(lost, error); }
   // `names`: as many as the entry needs. `stream`: of its functions on hosts.
   void Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
              const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run, uint64_t stream);
@@ -97,6 +102,7 @@ class ProgramSteps {
   static NameScope& NamesOf(StepsRun& steps, const program::Step& step);
   static absl::Status CheckResults(const HostCallRun& call, absl::Span<const uint64_t> bytes);
   static uint64_t StreamOfBranch(NameScope& names);
+  void StartLoop(const StepsRef& steps, const program::Step& step);
   void StartSelect(const StepsRef& steps, const program::Step& step);
   void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
   void EndWaiting(const StepsRef& steps, const absl::Status& status);
@@ -122,6 +128,7 @@ class ProgramSteps {
   SessionFunctions* const functions_;
   GraphPrograms* const graphs_;
   StepArrays arrays_;
+  LoopRuns loops_;
   std::shared_ptr<HostCallHandler> host_calls_;
 };
 

@@ -62,6 +62,19 @@ const program::Node* CallerOf(const program::Program& program, int executable) {
   return nullptr;
 }
 
+// Returns, for each branch, whether it is a turn of a loop.
+std::vector<bool> FindTurns(const program::Program& program) {
+  std::vector<bool> turns(program.branches.size());
+  const auto add = [&](const program::Program& of) {
+    for (const program::Node& node : of.nodes) {
+      if (node.kind == NodeKind::kWhile) turns[static_cast<size_t>(node.branches[0])] = true;
+    }
+  };
+  add(program);
+  for (const program::Program& branch : program.branches) add(branch);
+  return turns;
+}
+
 // Returns the request to load a Python function on its hosts. Its types are those of the nodes that call it (PR-3).
 absl::StatusOr<CompileRequest> FunctionRequest(const program::Program& program, int number) {
   const ::pathways::v1::ProgramExecutable& executable = program.proto->executables(number);
@@ -121,8 +134,8 @@ struct SessionPrograms::Compilation {
 };
 
 SessionPrograms::SessionPrograms(SessionContext* context, PendingReads* reads, SessionLanes* lanes,
-                                 ExecutableTable* executable_table, SessionFunctions* functions,
-                                 SessionExecutables* executables, RunResults* run_results)
+                                 ExecutableTable* executable_table, SessionFunctions* functions, SessionExecutables* executables,
+                                 RunResults* run_results)
     : context_(context),
       fabric_(context->fabric()),
       executable_table_(executable_table),
@@ -203,9 +216,12 @@ absl::StatusOr<SessionPrograms::EntryRef> SessionPrograms::MakeEntry(program::Pr
     return graphs_.Make(std::move(program), std::move(executables));
   }
   program::CutRoom room;
+  const std::vector<bool> turns = FindTurns(program);
   for (const program::Program& branch : program.branches) {
-    PW_ASSIGN_OR_RETURN(EntryRef entry, steps_maker_.Make(branch, executables, branches, true, room));
-    branches.push_back(std::move(entry));
+    absl::StatusOr<EntryRef> entry = turns[branches.size()] ? steps_maker_.MakeTurn(branch, executables, room)
+                                                            : steps_maker_.Make(branch, executables, branches, true, room);
+    PW_RETURN_IF_ERROR(entry.status());
+    branches.push_back(*std::move(entry));
   }
   return steps_maker_.Make(std::move(program), executables, std::move(branches), false, room);
 }
@@ -391,7 +407,7 @@ void SessionPrograms::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devic
     if (std::any_of(of.begin(), of.end(), [&](DeviceId device) { return devices.contains(device); }))
       entry->gone.Update(AtUserOf(entry->program(), devices, error));
   }
-  graphs_.OnDevicesLost(devices, error);
+  OnDevicesLost(devices, error);
 }
 
 }  // namespace pw::controller

@@ -51,7 +51,10 @@ class SessionPrograms {
   // Sets the handler of calls from programs into the client's process; null: such calls fail.
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { steps_.SetHostCalls(std::move(handler)); }
   // Gives pending results on these devices the error.
-  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) { graphs_.OnDevicesLost(lost, error); }
+  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
+    graphs_.OnDevicesLost(lost, error);
+    steps_.OnDevicesLost(lost, error);
+  }
   // Makes all programs that use these devices fail from now on.
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
   // Makes the concerned programs anew, for new places of their devices and the executables that are in the table now. A program for

@@ -1,9 +1,11 @@
 #include "pathways/controller/session/runs/steps_maker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "pathways/base/request_name.h"
 #include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
 
@@ -66,9 +68,36 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, 
   return entry;
 }
 
+absl::StatusOr<StepsMaker::EntryRef> StepsMaker::MakeTurn(program::Program program, const Executables& executables,
+                                                          program::CutRoom& room) {
+  for (size_t n = 0; n < program.nodes.size(); ++n) {
+    if (!program.nodes[n].waits()) continue;
+    return program.At(
+        static_cast<int>(n),
+        absl::UnimplementedError("callbacks, choices, functions on hosts and other loops cannot be in a turn of a loop"));
+  }
+  PW_ASSIGN_OR_RETURN(EntryRef entry, Make(std::move(program), executables, {}, /*is_branch=*/false, room));
+  const auto& nodes = entry->program().nodes;
+  const auto computes =
+      std::count_if(nodes.begin(), nodes.end(), [](const Node& node) { return node.kind == NodeKind::kCompute; });
+  if (entry->steps->parts.size() != 1 || computes == 0)
+    return absl::InvalidArgumentError(absl::StrCat("a turn of loop ", entry->program().name, " computes nothing"));
+  constexpr uint64_t kMostTurns = 4096;
+  const uint64_t names = entry->program().results.size() + entry->steps->parts[0]->lowered.names;  // of a turn
+  const gang::Options& gangs = fabric_->gangs().scheduler().options();
+  entry->leases = std::make_unique<LeaseLength>(ProgramEntry::MostNs(gangs), computes * gangs.default_cost_ns,
+                                                std::min(kMostTurns, RequestName::kOwnBlock / names));
+  entry->on_gone = [fabric = fabric_, alive = context_->alive(), raw = entry.get()] {
+    if (alive.expired()) return;
+    for (ExecutableId id : raw->leases->ids()) fabric->gangs().ForgetExecutable(id);
+  };
+  return entry;
+}
+
 // Counts what ProgramSteps and StepArrays make, in whatever way the program is dispatched. Arguments and results of the run may get names
 // of their own. A part makes results, and a function on hosts too, by one command. Of another waiting node, each input may be named anew or fetched;
-// each output is an array of its own, gets another one that fulfils it, maybe by a transfer, and two commands; a branch has a stream.
+// each output is an array of its own, gets another one that fulfils it, maybe by a transfer, and two commands; a branch has a stream. A loop has
+// one command, and three names for each input; its turns have names that no request gives.
 NameNeed StepsMaker::CountNames(const program::Program& program, size_t arguments, ProgramEntry::Steps& steps) {
   const uint64_t own = arguments + program.results.size();
   NameNeed all{own, own};
@@ -78,6 +107,8 @@ NameNeed StepsMaker::CountNames(const program::Program& program, size_t argument
       need += steps.parts[step.part]->need;
     } else if (program.nodes[step.node].kind == NodeKind::kHostCompute) {
       need += {0, 1};
+    } else if (program.nodes[step.node].kind == NodeKind::kWhile) {
+      need += {3 * step.inputs.size(), 1};
     } else {
       need = {step.inputs.size() + 3 * step.outputs.size() + 1, step.inputs.size() + 2 * step.outputs.size()};
       need += steps.LargestOf(program.nodes[step.node].branches);
@@ -164,6 +195,7 @@ absl::Status StepsMaker::CheckWaiting(const Node& node, const ProgramEntry::Step
     PW_RETURN_IF_ERROR(CheckSame(*fabric_, *steps.cut.specs[node.inputs[i]], *node.takes[i],
                                  absl::StrCat("input ", i, " of the Python function ", node.function)));
   }
+  if (node.kind == NodeKind::kWhile) return CheckLoop(node, *steps.branches[node.branches[0]], steps);
   if (node.kind != NodeKind::kSelect) return absl::OkStatus();
   const buffers::ArraySpec& index = *steps.cut.specs[node.inputs[0]];
   if (index.dtype != buffers::DType::kS32 || !index.dims.empty() || index.sharding.num_shards() != 1)
@@ -173,8 +205,41 @@ absl::Status StepsMaker::CheckWaiting(const Node& node, const ProgramEntry::Step
   return absl::OkStatus();
 }
 
+absl::Status StepsMaker::CheckLoop(const Node& node, const ProgramEntry& turn, const ProgramEntry::Steps& steps) const {
+  if (fabric_->sequential_dispatch())
+    return absl::UnimplementedError(
+        "a controller with --dispatch=sequential runs no loops in programs, because hosts begin their turns: start it without "
+        "this flag");
+  const std::string& name = turn.program().name;
+  const auto constants = static_cast<size_t>(node.constants());
+  if (turn.leases == nullptr || turn.arguments.size() + 1 != node.inputs.size() ||
+      turn.typed->result_specs->size() != node.outputs.size() + 1) {
+    return absl::InvalidArgumentError(absl::StrCat("branch ", name, " is no turn of a loop with ", node.inputs.size() - 1,
+                                                   " inputs that carries ", node.outputs.size(), " arrays"));
+  }
+  for (size_t i = 0; i < turn.arguments.size(); ++i) {
+    if (turn.arguments[i].donated != (i >= constants))
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " of turn ", name, " must be donated exactly if it is carried"));
+    PW_RETURN_IF_ERROR(CheckSame(*fabric_, *steps.cut.specs[node.inputs[i + 1]], *turn.arguments[i].spec,
+                                 absl::StrCat("input ", i, " of turn ", name)));
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const buffers::ArraySpec& carried = *turn.arguments[constants + i].spec;
+    PW_RETURN_IF_ERROR(
+        CheckSame(*fabric_, (*turn.typed->result_specs)[i], carried, absl::StrCat("result ", i, " of turn ", name)));
+    PW_RETURN_IF_ERROR(CheckSame(*fabric_, *node.outputs[i], carried, absl::StrCat("output ", i, " of loop ", name)));
+  }
+  const buffers::ArraySpec& predicate = *steps.cut.specs[node.inputs[0]];
+  if (predicate.dtype != buffers::DType::kPred || !predicate.dims.empty() || predicate.sharding.num_shards() != 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("the predicate of a loop must be one pred on one device, not ", buffers::ToString(predicate)));
+  return CheckSame(*fabric_, turn.typed->result_specs->back(), predicate, absl::StrCat("the predicate of turn ", name));
+}
+
 absl::Status StepsMaker::CheckBranch(const Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const {
   const std::string& name = branch.program().name;
+  if (branch.leases != nullptr) return absl::InvalidArgumentError(absl::StrCat("branch ", name, " is a turn of a loop"));
   if (branch.arguments.size() + 1 != node.inputs.size() || branch.typed->result_specs->size() != node.outputs.size()) {
     return absl::InvalidArgumentError(absl::StrCat("branch ", name, " takes ", branch.arguments.size(), " arrays and returns ",
                                                    branch.typed->result_specs->size(), ", not ", node.inputs.size() - 1, " and ",

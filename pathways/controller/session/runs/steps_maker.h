@@ -26,6 +26,8 @@ class StepsMaker {
   // Returns the program's entry. Loads its parts on their hosts. `branches`: all that its nodes may choose.
   absl::StatusOr<EntryRef> Make(program::Program program, const Executables& executables, std::vector<EntryRef> branches,
                                 bool is_branch, program::CutRoom& room);
+  // Returns the entry of a branch that is a turn of a loop. It has one part, which donates the carry.
+  absl::StatusOr<EntryRef> MakeTurn(program::Program program, const Executables& executables, program::CutRoom& room);
 
  private:
   // Sets the names that each step needs, and returns what a run needs.
@@ -34,6 +36,7 @@ class StepsMaker {
   absl::Status FindPlaces(const program::Program& program, ProgramEntry::Steps& steps, std::vector<DeviceId>* devices) const;
   void OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const;
   absl::Status CheckWaiting(const program::Node& node, const ProgramEntry::Steps& steps) const;
+  absl::Status CheckLoop(const program::Node& node, const ProgramEntry& turn, const ProgramEntry::Steps& steps) const;
   absl::Status CheckBranch(const program::Node& node, const ProgramEntry& branch, const ProgramEntry::Steps& steps) const;
 
   SessionContext* const context_;
