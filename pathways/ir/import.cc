@@ -120,6 +120,11 @@ class Importer {
   void AddWaiting(mlir::OpBuilder& body, const Node& node, mlir::Location location, llvm::ArrayRef<mlir::Value> inputs) {
     llvm::SmallVector<mlir::Type> types;
     for (const auto& output : node.outputs) types.push_back(TypeOf(*output));
+    if (node.kind == NodeKind::kRoute) {
+      auto route = body.create<RouteOp>(location, types, node.back, static_cast<uint32_t>(node.groups), inputs);
+      values_.append(route.getOutputs().begin(), route.getOutputs().end());
+      return;
+    }
     if (node.kind != NodeKind::kSelect) {
       const bool in_client = node.kind == NodeKind::kHostCall;
       auto call = body.create<HostComputeOp>(

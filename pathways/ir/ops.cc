@@ -276,6 +276,7 @@ LogicalResult SelectOp::verify() {
 PW_CHECK_TYPES(ArgOp)
 PW_CHECK_TYPES(TransferOp)
 PW_CHECK_TYPES(ResultOp)
+PW_CHECK_TYPES(RouteOp)
 #undef PW_CHECK_TYPES
 
 LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {

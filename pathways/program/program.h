@@ -27,7 +27,7 @@
 
 namespace pw::program {
 
-enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect, kHostCompute };
+enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect, kHostCompute, kRoute };
 
 struct Node {
   NodeKind kind = NodeKind::kArg;
@@ -43,12 +43,16 @@ struct Node {
   uint64_t callback = 0;                                           // of a HostCall
   std::string function;                                            // of a HostCall or HostCompute: its name, for messages
   std::vector<int> branches;                                       // of a Select, whose first input is the index
-  std::vector<std::shared_ptr<const buffers::ArraySpec>> takes;    // of a HostCompute: its inputs
-  std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall, Select or HostCompute
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> takes;    // of a HostCompute or Route: its inputs
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a HostCall, Select, HostCompute or Route
+  int groups = 0;                                                  // of a Route: groups of experts
+  bool back = false;                                               // of a Route
   int number = -1;  // the node's number in messages, if it is not its position (program/cut.h)
 
   // Returns whether this is a waiting node: the nodes that read its outputs wait for their values (program/cut.h).
-  bool waits() const { return kind == NodeKind::kHostCall || kind == NodeKind::kSelect || kind == NodeKind::kHostCompute; }
+  bool waits() const {
+    return kind == NodeKind::kHostCall || kind == NodeKind::kSelect || kind == NodeKind::kHostCompute || kind == NodeKind::kRoute;
+  }
 };
 
 struct Program {

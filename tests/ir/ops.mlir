@@ -40,6 +40,10 @@ pw.program @f {
   %8 = pw.host_compute "load" on @e1 (%2#0) : (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.select %[[I]] among [@e1, @twice](%[[C]]#0) : <s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   %7 = pw.select %5 among [@e1, @twice](%2#0) : !pw.array<s32[] @m2>, (!pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  // CHECK: %[[R:.*]]:3 = pw.route 1 groups(%[[D]], %[[I]]) : (!pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">, !pw.array<s32[] @m2>) -> (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>, !pw.array<s32[1] @m2>)
+  %9:3 = pw.route 1 groups (%3, %5) : (!pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">, !pw.array<s32[] @m2>) -> (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>, !pw.array<s32[1] @m2>)
+  // CHECK: pw.route back 1 groups(%[[R]]#0, %[[R]]#1) : (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>) -> !pw.array<f32[4, 8] @m0>
+  %10 = pw.route back 1 groups (%9#0, %9#1) : (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.result %[[E]] : <s64[2] @m1 memory "pinned_host">
   pw.result %6 : !pw.array<s64[2] @m1 memory "pinned_host">
 }
