@@ -26,6 +26,8 @@ const char* NameOfKind(NodeKind kind) {
       return "choice";
     case NodeKind::kHostCompute:
       return "function";
+    case NodeKind::kRoute:
+      return "route";
   }
   return "";
 }
@@ -49,6 +51,7 @@ std::vector<DeviceId> DevicesOfNode(const program::TypedProgram& typed, const pr
       return DevicesOfNode(typed,
                            program.nodes[static_cast<size_t>(program.producer_of[static_cast<size_t>(node.inputs.front())])]);
     case NodeKind::kHostCall:
+    case NodeKind::kRoute:
     case NodeKind::kSelect: {
       std::set<DeviceId> devices;
       for (const auto& output : node.outputs)

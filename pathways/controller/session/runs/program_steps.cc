@@ -96,6 +96,7 @@ void ProgramSteps::StartStep(const StepsRef& steps, const Step& step) {
   if (step.part >= 0) return StartPart(steps, step);
   const NodeKind kind = steps->entry->program().nodes[step.node].kind;
   if (kind == NodeKind::kHostCompute) return StartFunction(steps, step);
+  if (kind == NodeKind::kRoute) return StartRoute(steps, step);
   return kind == NodeKind::kHostCall ? StartHostCall(steps, step) : StartSelect(steps, step);
 }
 
@@ -149,15 +150,37 @@ void ProgramSteps::StartFunction(const StepsRef& steps, const Step& step) {
     run.values[value] = call.results.back();
   }
   if (run.run != nullptr) ++run.run->missing;
-  call.done = [this, alive = context_->alive(), steps](const absl::Status& status) {
+  call.done = EndOf(steps);
+  functions_->LaunchNode(names, call);
+  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
+}
+
+void ProgramSteps::StartRoute(const StepsRef& steps, const Step& step) {
+  StepsRun& run = *steps;
+  const ProgramEntry& entry = *run.entry;
+  NameScope& names = NamesOf(run, step);
+  const auto number = static_cast<size_t>(&step - entry.steps->cut.steps.data());
+  RouteRuns::Call call{*entry.steps->routes[number], entry.program().Describe(step.node), {}, {}, nullptr};
+  for (int value : step.inputs) call.args.push_back(run.values[value]);
+  for (int value : step.outputs) {
+    call.results.push_back(arrays_.New(names, entry, value));
+    run.values[value] = call.results.back();
+  }
+  if (run.run != nullptr) ++run.run->missing;
+  call.done = EndOf(steps);
+  routes_.Launch(names, call);
+  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
+}
+
+// Returns what to call when a step that is one command to each of its hosts has ended.
+std::function<void(const absl::Status&)> ProgramSteps::EndOf(const StepsRef& steps) {
+  return [this, alive = context_->alive(), steps](const absl::Status& status) {
     if (alive.expired()) return;
     EndRun(steps->run, status);
     if (steps->turns == nullptr) return;
     --steps->turns->under_way;
     Advance(steps);
   };
-  functions_->LaunchNode(names, call);
-  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
 }
 
 void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {
@@ -326,8 +349,7 @@ void ProgramSteps::EndSelect(const std::shared_ptr<SelectRun>& run, const absl::
   if (status.ok() && select.steps->turns != nullptr) return StartBranchInTurn(branch, run);
   std::vector<Record> results;
   for (size_t i = 0; status.ok() && i < select.outputs.size(); ++i) results.push_back(arrays_.NewResult(select.end, *branch, i));
-  if (status.ok())
-    Start(branch, std::move(select.branch), select.inputs, results, select.steps->run, StreamOfBranch(select.end));
+  if (status.ok()) Start(branch, std::move(select.branch), select.inputs, results, select.steps->run, StreamOfBranch(select.end));
   for (size_t i = 0; i < select.outputs.size(); ++i) {
     if (status.ok())
       arrays_.Fulfil(select.end, select.outputs[i], results[i]);
@@ -396,8 +418,7 @@ void ProgramSteps::StartInTurn(StepsRef steps, std::vector<Record> args) {
 
 void ProgramSteps::StartBranchInTurn(const std::shared_ptr<const ProgramEntry>& branch,
                                      const std::shared_ptr<SelectRun>& select) {
-  StepsRef steps =
-      NewRun(branch, std::move(select->branch), {}, select->steps->run, StreamOfBranch(select->end));
+  StepsRef steps = NewRun(branch, std::move(select->branch), {}, select->steps->run, StreamOfBranch(select->end));
   steps->turns = std::make_unique<Turns>();
   steps->turns->place = select->steps->turns->place;
   for (size_t r = 0; r < select->outputs.size(); ++r) steps->results.push_back(arrays_.NewResult(select->end, *branch, r));
