@@ -92,6 +92,10 @@ def host_compute(location, executable, inputs, takes, types, function):
     return _node(location, 8, _int(1, executable) + _ints(2, inputs) + _messages(3, takes) + _messages(4, types) + bytes_field(5, function))
 
 
+def route(location, back, inputs, takes, types, groups):
+    return _node(location, 60, _int(1, back) + _ints(2, inputs) + _messages(3, takes) + _messages(4, types) + _int(5, groups))
+
+
 def branch(name, nodes):
     return bytes_field(1, name) + _messages(2, nodes)
 
