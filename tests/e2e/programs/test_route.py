@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import assert_same, clean_environment
+from conftest import PATIENCE, ROOT, assert_same, clean_environment
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
@@ -384,3 +384,12 @@ print("same")
 def test_node_by_node(command):
     up = command("up", "--islands", "2", "--hosts", "1", "--devices", "1", "--dispatch", "sequential")
     assert command.run(up["address"], SEQUENTIAL) == "same\n"
+
+
+def test_the_example_trains_as_the_model_that_is_compiled_whole(tmp_path):
+    env = clean_environment(PATHWAYS_LOCAL="2x1x4")
+    done = subprocess.run([sys.executable, ROOT / "examples" / "moe.py", "--steps", "4"], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("4 experts on 2 islands") and sum(line.startswith("step ") for line in lines) == 4
+    assert lines[-1].startswith("the parameters differ by")
