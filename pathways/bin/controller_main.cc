@@ -1,6 +1,7 @@
 // pathways-controller: the one controller of a cluster. Wiring only; controller/ and session/ have the substance.
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -37,6 +38,7 @@
 #include "pathways/controller/cluster/cluster_impl.h"
 #include "pathways/identity/cluster_identity.h"
 #include "pathways/identity/credentials.h"
+#include "pathways/identity/epochs.h"
 #include "pathways/identity/token_file.h"
 #include "pathways/net/asio/asio_transport.h"
 #include "pathways/net/sockets/longest_silence.h"
@@ -46,6 +48,7 @@
 namespace {
 
 constexpr absl::Duration kLongestGrace = absl::Hours(24 * 7);
+constexpr int kReplaced = 3;  // the exit status of a controller that another one has replaced (docs/faults.md)
 
 struct Options {
   pw::ClusterFlags cluster;
@@ -66,6 +69,7 @@ struct Options {
   std::string on_hang = "report";
   absl::Duration client_grace = absl::Minutes(10);
   absl::Duration host_grace = absl::Seconds(10);
+  absl::Duration controller_grace = absl::Minutes(1);
   std::string listen_clients = "127.0.0.1:0";
   std::string listen_workers = "127.0.0.1:0";
   std::string port_file;
@@ -166,9 +170,9 @@ void Declare(Options* options, pw::Flags* flags) {
       "written once all addresses are listened on: the clients' address, the workers' address and the process id, a line each");
   pw::DeclareCluster(&options->cluster, flags);
   flags->Add("identity", &options->identity, "DIR",
-             "a folder of this cluster alone, for its certificate authority and the hashes of its tokens; made with mode 0700 if "
-             "it is not there. Needed "
-             "where an address is not a Unix socket");
+             "a folder of this cluster alone, for its certificate authority, the hashes of its tokens and the number of its last controller: "
+             "a controller that is started with the folder of one that runs takes its place, and that one ends. Made with mode 0700 if it is "
+             "not there. Needed where an address is not a Unix socket");
   flags->Add("operator-token-file", &options->operator_token_file, "PATH",
              "with --identity: where to keep a token file for this user, as an operator");
   flags->Add("worker-token-file", &options->worker_token_file, "PATH", "the same, for workers that this user starts");
@@ -189,6 +193,9 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("host-grace", &options->host_grace, "DURATION",
              "how long a host whose connection is broken may not be heard of: its arrays wait for so long; 0: they are lost with "
              "the connection");
+  flags->Add("controller-grace", &options->controller_grace, "DURATION",
+             "how long workers keep their programs and arrays after the end of this controller, and wait for another one at its address; 0: "
+             "they free them at once");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
   DeclareQuestions(options, flags);
@@ -312,13 +319,28 @@ void TellOfHangs(pw::controller::ClusterImpl* cluster, const std::shared_ptr<pw:
   });
 }
 
+absl::Status CheckGrace(const char* flag, absl::Duration grace) {
+  if (grace >= absl::ZeroDuration() && grace <= kLongestGrace) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, " must be from 0 to ", absl::FormatDuration(kLongestGrace)));
+}
+
 absl::Status Check(const Options& options) {
   if (options.on_hang != "report" && options.on_hang != "end")
     return absl::InvalidArgumentError("--on-hang must be report or end");
-  if (options.client_grace < absl::ZeroDuration() || options.client_grace > kLongestGrace)
-    return absl::InvalidArgumentError(absl::StrCat("--client-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
-  if (options.host_grace < absl::ZeroDuration() || options.host_grace > kLongestGrace)
-    return absl::InvalidArgumentError(absl::StrCat("--host-grace must be from 0 to ", absl::FormatDuration(kLongestGrace)));
+  PW_RETURN_IF_ERROR(CheckGrace("--client-grace", options.client_grace));
+  PW_RETURN_IF_ERROR(CheckGrace("--host-grace", options.host_grace));
+  PW_RETURN_IF_ERROR(CheckGrace("--controller-grace", options.controller_grace));
+  return absl::OkStatus();
+}
+
+// Gives this controller its epoch. `replaced` is set, before a signal wakes main, when a later controller has taken its place.
+absl::Status Succeed(const std::string& folder, absl::Time now, pw::controller::ClusterOptions* options, absl::Status* replaced) {
+  PW_ASSIGN_OR_RETURN(options->epoch, pw::identity::NextEpoch(folder, now));
+  if (!folder.empty()) options->last_epoch = [folder] { return pw::identity::ReadEpoch(folder).value_or(0); };
+  options->on_replaced = [replaced](const std::string& why) {
+    *replaced = absl::AbortedError(why);
+    kill(getpid(), SIGTERM);
+  };
   return absl::OkStatus();
 }
 
@@ -338,6 +360,10 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.identity = identity.get();
   cluster_options.client_grace = options.client_grace;
   cluster_options.host_grace = options.host_grace;
+  cluster_options.controller_grace = options.controller_grace;
+  const std::string folder = identity == nullptr ? "" : options.identity;
+  absl::Status replaced;
+  PW_RETURN_IF_ERROR(Succeed(folder, wall_clock.Now(), &cluster_options, &replaced));
   // Called before any client connects: from then on the identity belongs to the cluster's strand.
   PW_ASSIGN_OR_RETURN(const std::vector<KeptToken> kept, KeepTokens(options, identity.get()));
   PW_ASSIGN_OR_RETURN(const pw::PageSecurity security, pw::SecurePage(options.page, identity.get()));
@@ -363,6 +389,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
                       }));
   PW_ASSIGN_OR_RETURN(auto page,
                       pw::ServePage(options.page, ContentsOfPage(cluster, identity.get()), security, &executor, &clock));
+  PW_RETURN_IF_ERROR(pw::identity::TakeEpoch(folder, cluster_options.epoch));
   const std::string clients(absl::StripPrefix(listening, "tcp:"));  // as people write it
   for (const auto& [path, token] : kept)
     PW_RETURN_IF_ERROR(pw::identity::WritePrivateFile(path, pw::identity::ToText({clients, tls->authority(), token})));
@@ -376,15 +403,16 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
               << cluster_options.expect_hosts << (cluster_options.expect_hosts == 1 ? " host" : " hosts");
 
-  const std::string reason = stop->Wait(options.exit_with_parent);
+  std::string reason = stop->Wait(options.exit_with_parent);
+  if (!replaced.ok()) reason = std::string(replaced.message());
   PW_LOG_INFO << "controller: stopping: " << reason;
   metrics.reset();  // sends the cluster no more requests
   page.reset();
   cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
   std::promise<void> stopped;
-  cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers, [&] { stopped.set_value(); });
+  cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers && replaced.ok(), [&] { stopped.set_value(); });
   stopped.get_future().wait();
-  return absl::OkStatus();
+  return replaced;
 }
 
 pw::Asked To(const Options& options, const std::string& address) {
@@ -476,5 +504,5 @@ int main(int argc, char** argv) {
   const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());
-  return 2;  // bad flags, an address in use: nothing was served
+  return absl::IsAborted(status) ? kReplaced : 2;  // 2: bad flags, an address in use: nothing was served
 }

@@ -181,7 +181,7 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
   identity::DeclareCredentials(&options->credentials, "a join", flags);
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
   flags->Add("exit-with-controller", &options->exit_with_controller,
-             "stop when the controller is lost, instead of waiting for a new one");
+             "stop when the controller is lost and no other one has come within its --controller-grace, instead of waiting for one");
 }
 
 worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials) {

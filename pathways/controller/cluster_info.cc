@@ -1,6 +1,7 @@
 #include "pathways/controller/cluster_info.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,7 +73,26 @@ MemoryInfo ShowMemory(const resource::Memory& memory) {
 resource::HostDescription DescribeHost(const Hello& hello) {
   resource::HostDescription host{hello.host_name(), hello.island(), hello.platform_name(), hello.platform_version(), {}};
   for (const auto& device : hello.devices()) host.devices.push_back(DescribeDevice(device));
+  if (hello.former().has_place()) {
+    const auto& place = hello.former().place();
+    host.former.emplace();
+    host.former->island = IslandId(place.island());
+    host.former->seat = static_cast<int32_t>(std::min<uint32_t>(place.seat(), INT32_MAX));
+    for (int32_t id : place.device_ids()) host.former->devices.push_back(DeviceId(id));
+    for (int32_t id : place.memory_ids()) host.former->memories.push_back(MemoryId(id));
+  }
   return host;
+}
+
+::pathways::v1::Place PlaceOf(const resource::Topology& topology, const resource::Host& host) {
+  ::pathways::v1::Place place;
+  place.set_island(host.island.v);
+  place.set_seat(static_cast<uint32_t>(host.seat));
+  for (DeviceId id : host.devices) {
+    place.add_device_ids(id.v);
+    for (MemoryId memory : topology.FindDevice(id)->memories) place.add_memory_ids(memory.v);
+  }
+  return place;
 }
 
 absl::Status CheckHello(const Hello& hello, const std::string& platform) {
@@ -87,6 +107,9 @@ absl::Status CheckHello(const Hello& hello, const std::string& platform) {
                                                       " devices, this cluster runs on ", platform,
                                                       ": a cluster has devices of one platform"));
   }
+  if (hello.last_launch() > kMostLaunches)
+    return absl::InvalidArgumentError(absl::StrCat("the worker '", hello.host_name(), "' tells an impossible number of a launch: ",
+                                                   hello.last_launch(), ", where ", kMostLaunches, " is the greatest"));
   // Topology::AddHost validates the description; a scratch topology leaves the real one alone.
   resource::Topology scratch;
   return scratch.AddHost(DescribeHost(hello)).status();

@@ -2,6 +2,7 @@
 // whether a worker may join. Pure.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +14,12 @@
 namespace pw::controller {
 
 inline constexpr int kWorkerProtocolVersion = 1;
+// No controller gives a launch a greater number. Leaves room for this one's own numbers.
+inline constexpr uint64_t kMostLaunches = uint64_t{1} << 62;
 
 resource::HostDescription DescribeHost(const ::pathways::v1::Hello& hello);
+// Returns the place of a host, which the host shows to the next controller (resource::FormerPlace). REQUIRES: it is in the topology.
+::pathways::v1::Place PlaceOf(const resource::Topology& topology, const resource::Host& host);
 
 // Returns OK if this worker may join a cluster of `platform` ("": any platform). Errors are INVALID_ARGUMENT or
 // FAILED_PRECONDITION, and say what to do.

@@ -45,6 +45,12 @@ struct ClusterOptions {
   absl::Duration client_grace;               // how long a session waits for a client whose connections are broken
   absl::Duration
       host_grace;  // how long a host may not be heard of while its connection is broken; 0: it is lost with its connection
+  // Identifies this controller among those of the cluster: greater than that of each controller before it (identity/epochs.h). 0: none, and
+  // no other controller replaces this one.
+  uint64_t epoch = 0;
+  std::function<uint64_t()> last_epoch;  // that of the cluster's last controller, as the cluster's folder says; null: it has none
+  absl::Duration controller_grace;  // how long hosts keep what they hold without a controller, and wait for the next one; 0: not at all
+  std::function<void(const std::string& why)> on_replaced;  // called once, on the strand: another controller has replaced this one
   // Returns a function that tells, at each call, whether this process of the machine has waited for a processor since the last call
   // (base/process/processor_wait.h). Null: silence always counts.
   std::function<std::function<bool(absl::Time now)>(int64_t pid)> watch_process;

@@ -4,6 +4,7 @@
 //   authority.crt, authority.key   the certificate authority, made when the folder is first used
 //   tokens                         the table of tokens, with hashes instead of secrets (tokens.h)
 //   quotas                         limits for users (quotas.h); not there until one is set
+//   epoch                          the number of the cluster's last controller (epochs.h)
 //
 // The controller's own certificates and their keys are made anew at each start, and daily after that. They exist only in its memory.
 //

@@ -73,6 +73,58 @@ Island& Topology::IslandNamed(const std::string& name) {
   return islands_[it->second.v];
 }
 
+bool Topology::IsSeatTaken(IslandId island, int32_t seat) const {
+  const auto is_it = [&](const Host& host) { return host.island == island && host.seat == seat; };
+  return absl::c_any_of(hosts_, [&](const auto& host) { return host != nullptr && is_it(*host); }) ||
+         absl::c_any_of(empty_seats_, [&](const EmptySeat& empty) { return is_it(empty.host); });
+}
+
+bool Topology::IsFree(const FormerPlace& place, const HostDescription& host) const {
+  size_t memories = 0;
+  for (const DeviceDescription& device : host.devices) memories += device.memories.size();
+  if (place.devices.size() != host.devices.size() || place.memories.size() != memories) return false;
+  const auto named = island_ids_.find(host.island);
+  const Island* const there = FindIsland(place.island);
+  if (named != island_ids_.end() ? named->second != place.island : there != nullptr && !there->name.empty()) return false;
+  if (place.island.v >= kMostFormerIds || place.seat < 0 || place.seat >= kMostFormerIds || IsSeatTaken(place.island, place.seat))
+    return false;
+  std::set<DeviceId> devices;
+  for (DeviceId id : place.devices) {
+    if (id.v < 0 || id.v >= kMostFormerIds || FindNowOrFormer(id) != nullptr || !devices.insert(id).second) return false;
+  }
+  std::set<MemoryId> former;
+  for (const EmptySeat& seat : empty_seats_) {
+    for (const auto& memory : seat.memories) former.insert(memory->id);
+  }
+  for (MemoryId id : place.memories) {
+    if (id.v < 0 || id.v >= kMostFormerIds || FindMemory(id) != nullptr || !former.insert(id).second) return false;
+  }
+  return true;
+}
+
+EmptySeat Topology::Reserve(const FormerPlace& place, const HostDescription& host) {
+  while (islands_.size() <= place.island.v) islands_.push_back({IslandId(static_cast<uint32_t>(islands_.size())), "", {}});
+  Island& island = islands_[place.island.v];
+  island.name = host.island;
+  island_ids_[host.island] = place.island;
+  island.seats = std::max(island.seats, place.seat + 1);
+  EmptySeat seat;
+  seat.host.island = place.island;
+  seat.host.seat = place.seat;
+  auto memory = place.memories.begin();
+  for (size_t i = 0; i < place.devices.size(); ++i) {
+    auto device = std::make_shared<Device>();
+    device->id = place.devices[i];
+    devices_.resize(std::max(devices_.size(), static_cast<size_t>(device->id.v) + 1));
+    for (size_t m = 0; m < host.devices[i].memories.size(); ++m) {
+      device->memories.push_back(*memory++);
+      memories_.resize(std::max(memories_.size(), static_cast<size_t>(device->memories.back().v) + 1));
+    }
+    seat.devices.push_back(std::move(device));
+  }
+  return seat;
+}
+
 // `former`: the device whose ids this one takes; null for new ids.
 void Topology::AddDevice(Host& host, DeviceDescription description, const Device* former) {
   if (former == nullptr) devices_.emplace_back();
@@ -112,8 +164,11 @@ std::optional<EmptySeat> Topology::TakeSeat(IslandId island, const HostDescripti
 
 absl::StatusOr<HostId> Topology::AddHost(HostDescription description) {
   PW_RETURN_IF_ERROR(Check(description));
+  std::optional<EmptySeat> seat;
+  if (description.former.has_value() && IsFree(*description.former, description))
+    seat = Reserve(*description.former, description);
   Island& island = IslandNamed(description.island);
-  const std::optional<EmptySeat> seat = TakeSeat(island.id, description);
+  if (!seat.has_value()) seat = TakeSeat(island.id, description);
   Host host;
   host.id = HostId(static_cast<uint32_t>(hosts_.size()));
   host.island = island.id;
@@ -136,6 +191,7 @@ absl::StatusOr<std::vector<HostId>> Topology::FormCluster(std::vector<HostDescri
   std::vector<size_t> order(hosts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (hosts[a].former.has_value() != hosts[b].former.has_value()) return hosts[a].former.has_value();
     if (hosts[a].island != hosts[b].island) return NaturalLess(hosts[a].island, hosts[b].island);
     return NaturalLess(hosts[a].name, hosts[b].name);
   });

@@ -5,7 +5,7 @@
 // read; the original belongs to the controller's strand. Copies share the descriptions.
 //
 // Invariants:
-//   TO-1  ids are dense, in the order of AddHost. The id of a host is never used again
+//   TO-1  ids are dense, in the order of AddHost, but for former places (TO-8). The id of a host is never used again
 //   TO-2  an island keeps its id for the life of the topology, even while it has no host
 //   TO-3  the ids of the first cluster depend only on the hosts' descriptions, not on the order in which they connected
 //   TO-4  a device belongs to one host, a memory to one device, a host to one island; lookups agree in both directions
@@ -14,6 +14,8 @@
 //   TO-7  the id of a device is a seat: its island, its host's seat there, and its ordinal. A host that leaves empties its seat.
 //         A host that joins the island with the same devices (kinds, coords and memories, in order) takes an empty seat, and with
 //         it the ids of its devices and memories. It takes the seat whose last host had its name, else the lowest
+//   TO-8  a host with a place of an earlier topology of this cluster gets it, with all its ids, unless something of it is taken.
+//         The ids in between stay free for the hosts that had them
 #pragma once
 
 #include <cstdint>
@@ -55,6 +57,16 @@ struct DeviceDescription {
   Attributes attributes;                    // from the device runtime
 };
 
+// The place that a host had in an earlier topology of the same cluster, under a controller that has ended.
+struct FormerPlace {
+  IslandId island;
+  int32_t seat = 0;
+  std::vector<DeviceId> devices;   // by local ordinal
+  std::vector<MemoryId> memories;  // those of the first device, then those of the second, ...
+};
+// Most ids of a kind in a former place, so that a wrong one costs no more than some memory.
+inline constexpr int32_t kMostFormerIds = 1 << 20;
+
 // The description that a host sends when it joins.
 struct HostDescription {
   std::string name;  // for people; need not be unique
@@ -62,6 +74,7 @@ struct HostDescription {
   std::string platform_name;
   std::string platform_version;
   std::vector<DeviceDescription> devices;
+  std::optional<FormerPlace> former = std::nullopt;
 };
 
 // The kind of CPU devices, by which jax finds them.
@@ -123,12 +136,13 @@ struct EmptySeat {
 
 class Topology {
  public:
-  // Adds a host; it takes an empty seat, or a new one (TO-7). INVALID_ARGUMENT for a host without a name, island, platform or
+  // Adds a host; it takes its former place (TO-8), an empty seat (TO-7), or a new one. INVALID_ARGUMENT for a host without a name, island, platform or
   // device, or a device that names no memory kind or one twice.
   absl::StatusOr<HostId> AddHost(HostDescription description);
 
-  // Adds the hosts of the first cluster: numbers islands by name, then hosts by name ("host2" before "host10"), equal names in the order
-  // of `hosts`. Returns the ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined before.
+  // Adds the hosts of the first cluster: first those with former places, then the others. Numbers islands by name, then hosts by name ("host2"
+  // before "host10"), equal names in the order of `hosts`. Returns the ids in the order of `hosts`. FAILED_PRECONDITION if a host has joined
+  // before.
   absl::StatusOr<std::vector<HostId>> FormCluster(std::vector<HostDescription> hosts);
 
   // Binds the virtual device `id` to `physical`, replacing an earlier binding. REQUIRES: `physical` exists and is not virtual.
@@ -175,14 +189,19 @@ class Topology {
 
  private:
   Island& IslandNamed(const std::string& name);
+  // Returns whether the host can have its former place: the place has an id for each device and memory, and all are free.
+  bool IsFree(const FormerPlace& place, const HostDescription& host) const;
+  bool IsSeatTaken(IslandId island, int32_t seat) const;
+  // Makes room for the ids of a former place, and returns the host's devices with these ids as if they had left its seat.
+  EmptySeat Reserve(const FormerPlace& place, const HostDescription& host);
   void AddDevice(Host& host, DeviceDescription description, const Device* former);
   std::optional<EmptySeat> TakeSeat(IslandId island, const HostDescription& description);
 
-  // Indexed by id; null where a host has left.
+  // Indexed by id; null where a host has left, or had its former place.
   std::vector<std::shared_ptr<const Host>> hosts_;
   std::vector<std::shared_ptr<const Device>> devices_;
   std::vector<std::shared_ptr<const Memory>> memories_;
-  std::vector<Island> islands_;
+  std::vector<Island> islands_;  // without a name: that of a former place that no host has claimed
   std::map<std::string, IslandId> island_ids_;
   std::vector<EmptySeat> empty_seats_;
   std::map<DeviceId, std::shared_ptr<const Device>> virtual_;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -95,6 +96,99 @@ TEST(TopologyTest, AHostThatComesBackIsNewAndTakesItsSeat) {
   EXPECT_EQ(topology.FindIslandByName("i")->hosts, std::vector<HostId>{second});
   EXPECT_EQ(topology.FindDevice(DeviceId(1))->host, second);
   EXPECT_EQ(topology.FindMemory(MemoryId(3))->device, DeviceId(1));
+}
+
+// Returns the host as it joins the next topology.
+HostDescription Returning(const Topology& topology, HostId id, HostDescription host) {
+  const Host& there = *topology.FindHost(id);
+  FormerPlace place{there.island, there.seat, there.devices, {}};
+  for (DeviceId device : there.devices) {
+    for (MemoryId memory : topology.FindDevice(device)->memories) place.memories.push_back(memory);
+  }
+  host.former = std::move(place);
+  return host;
+}
+
+std::string Places(const Topology& topology) {
+  std::string text;
+  for (const Host& host : topology.TakeSnapshot().hosts) {
+    absl::StrAppend(&text, topology.Describe(host), " island ", host.island.v, " seat ", host.seat, ":");
+    for (DeviceId device : host.devices) {
+      absl::StrAppend(&text, " ", device.v, "(");
+      for (MemoryId memory : topology.FindDevice(device)->memories) absl::StrAppend(&text, memory.v, " ");
+      absl::StrAppend(&text, ")");
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+TEST(TopologyTest, HostsThatReturnGetTheirFormerPlacesInWhateverOrderTheyCome) {
+  Topology before;
+  std::vector<HostDescription> hosts = {HostWithMemories("c", "j", 1), HostWithMemories("a", "i", 2, 1),
+                                        HostWithMemories("b", "i", 3)};
+  std::vector<HostDescription> returning;
+  for (const HostDescription& host : hosts) returning.push_back(Returning(before, *before.AddHost(host), host));
+  std::set<std::string> expected;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(Places(before), '\n'))) expected.insert(line);
+  std::sort(returning.begin(), returning.end(), [](auto& a, auto& b) { return a.name < b.name; });
+  do {
+    Topology one_by_one, at_once;
+    for (const HostDescription& host : returning) ASSERT_TRUE(one_by_one.AddHost(host).ok());
+    ASSERT_TRUE(at_once.FormCluster(returning).ok());
+    for (const Topology* topology : {&one_by_one, &at_once}) {
+      std::set<std::string> places;
+      for (const std::string& line : std::vector<std::string>(absl::StrSplit(Places(*topology), '\n'))) places.insert(line);
+      EXPECT_EQ(places, expected);
+    }
+  } while (std::next_permutation(returning.begin(), returning.end(), [](auto& a, auto& b) { return a.name < b.name; }));
+}
+
+TEST(TopologyTest, APlaceIsKeptFreeForTheHostThatHadIt) {
+  Topology before, after;
+  const HostDescription a = Returning(before, *before.AddHost(HostWithMemories("a", "i", 2)), HostWithMemories("a", "i", 2));
+  const HostDescription b = Returning(before, *before.AddHost(HostWithMemories("b", "j", 2)), HostWithMemories("b", "j", 2));
+  ASSERT_TRUE(after.AddHost(b).ok());
+  const HostId other = *after.AddHost(HostWithMemories("other", "k", 1));
+  EXPECT_THAT(after.FindHost(other)->devices, ElementsAre(DeviceId(4)));
+  const HostId back = *after.AddHost(a);
+  EXPECT_THAT(after.FindHost(back)->devices, ElementsAre(DeviceId(0), DeviceId(1)));
+  EXPECT_EQ(after.FindHost(back)->island, IslandId(0));
+  EXPECT_THAT(after.devices(), ElementsAre(DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4)));
+  ASSERT_TRUE(after.RemoveHost(back).ok());
+  EXPECT_THAT(after.FindHost(*after.AddHost(HostWithMemories("a", "i", 2)))->devices, ElementsAre(DeviceId(0), DeviceId(1)))
+      << "its seat is one like any other";
+}
+
+TEST(TopologyTest, AFormerPlaceOfWhichSomethingIsTakenOrWrongIsNotGiven) {
+  const FormerPlace good{IslandId(3), 1, {DeviceId(5)}, {MemoryId(7), MemoryId(8)}};
+  const auto joins = [&](const FormerPlace& place, const std::string& island = "i") {
+    Topology topology;
+    EXPECT_TRUE(topology.AddHost(HostWithMemories("first", "taken", 1)).ok());
+    HostDescription host = HostWithMemories("a", island, 1);
+    host.former = place;
+    const HostId id = *topology.AddHost(host);
+    return topology.FindHost(id)->devices.front() == place.devices.front();
+  };
+  EXPECT_TRUE(joins(good));
+  std::vector<FormerPlace> wrong(11, good);
+  wrong[0].devices = {DeviceId(0)};
+  wrong[1].devices = {DeviceId(-1)};
+  wrong[2].devices = {kFirstVirtualDevice};
+  wrong[3].devices = {DeviceId(5), DeviceId(6)};
+  wrong[4].memories = {MemoryId(7), MemoryId(7)};
+  wrong[5].memories = {MemoryId(1), MemoryId(8)};
+  wrong[6].memories = {MemoryId(7), MemoryId(INT32_MAX)};
+  wrong[7].memories = {MemoryId(7)};
+  wrong[8].island = IslandId(0);
+  wrong[9].island = IslandId(UINT32_MAX);
+  wrong[10].seat = -1;
+  for (size_t i = 0; i < wrong.size(); ++i) EXPECT_FALSE(joins(wrong[i])) << i;
+  EXPECT_FALSE(joins(good, "taken")) << "the island has another number";
+  FormerPlace beside{IslandId(0), 1, {DeviceId(5)}, {MemoryId(7), MemoryId(8)}};
+  EXPECT_TRUE(joins(beside, "taken"));
+  beside.seat = 0;
+  EXPECT_FALSE(joins(beside, "taken")) << "another host has the seat";
 }
 
 TEST(TopologyTest, AnEmptySeatKeepsWhatClientsAreShown) {

@@ -11,6 +11,18 @@ namespace {
 constexpr char kControllerAddress[] = "tcp:controller:1";
 constexpr char kAddressForClients[] = "tcp:controller:2";
 constexpr absl::Duration kFormWithin = absl::Minutes(1);
+constexpr absl::Duration kReturnWithin = absl::Seconds(8);  // hosts make longer attempts to connect while nobody answers
+
+// Returns the devices of each host, by name.
+std::string PlacesOf(controller::ClusterImpl& cluster) {
+  std::map<std::string, std::string> places;
+  for (const resource::Host& host : cluster.fabric().topology().TakeSnapshot().hosts) {
+    for (DeviceId device : host.devices) absl::StrAppend(&places[host.name], " ", device.v);
+  }
+  std::string text;
+  for (const auto& [name, devices] : places) absl::StrAppend(&text, name, devices, "\n");
+  return text;
+}
 
 }  // namespace
 
@@ -42,6 +54,8 @@ void SimCluster::StartController() {
   options.expect_hosts = scenario_.hosts;
   options.heartbeat_limit = scenario_.heartbeat * (scenario_.bug == Bug::kPatience ? 2 : 1);
   options.host_grace = scenario_.heartbeat;
+  options.epoch = controllers_.size();
+  if (KillsControllers(scenario_)) options.controller_grace = kControllerGrace;
   options.gang = scenario_.gang;
   options.sequential_dispatch = scenario_.sequential;
   options.share_memory = false;
@@ -173,12 +187,28 @@ void SimCluster::DelayHost(int number, absl::Duration by, bool by_chance, absl::
 
 void SimCluster::CrashController(absl::Duration away) {
   referee_.ControllerDied();
+  const std::string places = PlacesOf(*clusters_.back());
   network_.Cut(*controllers_.back(), false);
   controllers_.back()->Kill();
-  world_->After(Referee::kNoticeDeath * 5, [this] {
-    if (arrays() != 0) referee_.Violation("hosts hold arrays of a controller that has been dead for 5 s");
+  world_->After(away / 4, [this, away] {  // commands that were under way have come
+    for (auto& lives : hosts_) {
+      for (auto& life : lives) ExpectKept(life.get(), life->arrays(), away / 2);
+    }
   });
   world_->After(away, [this] { StartController(); });
+  world_->After(away + kReturnWithin, [this, places] {
+    if (arrays() != 0) referee_.Violation("hosts hold arrays of a controller that has been replaced");
+    if (const std::string now = PlacesOf(*clusters_.back()); now != places)
+      referee_.Violation(absl::StrCat("under the next controller hosts have other places: ", now, " instead of ", places));
+  });
+}
+
+// A host that waits for a controller frees nothing.
+void SimCluster::ExpectKept(Host* life, int64_t arrays, absl::Duration after) {
+  world_->After(after, [this, life, arrays] {
+    if (!life->process().dead() && life->arrays() < arrays)
+      referee_.Violation(absl::StrCat("host ", life->name(), " has freed arrays while it waited for a controller"));
+  });
 }
 
 int64_t SimCluster::arrays() const {

@@ -79,6 +79,7 @@ class SimCluster {
   void Born(int number);
   std::string IslandOf(int number) const;
   void ExpectLoss(const std::string& host, absl::Duration within);
+  void ExpectKept(Host* life, int64_t arrays, absl::Duration after);
 
   const Scenario scenario_;
   World* const world_;

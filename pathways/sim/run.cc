@@ -16,13 +16,13 @@ namespace {
 // Time limit for freeing all arrays after the last session has ended.
 constexpr absl::Duration kFreedWithin = absl::Seconds(1);
 
-// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain. Hosts wait for a
-// controller that has died, until no process has listened at its address for a while.
+// A client's goodbye may be lost with its connection. Then the controller waits for the client in vain. Hosts wait for the next controller
+// if one has died, which they notice when no process has listened at its address for a while.
 absl::Duration FreedWithin(const Scenario& scenario) {
-  const bool dies =
-      std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
   const absl::Duration of_clients = CutsClients(scenario) ? kClientGrace + absl::Seconds(2) : absl::ZeroDuration();
-  return kFreedWithin + std::max(of_clients, dies ? Referee::kNoticeDeath * 5 : absl::ZeroDuration());
+  const absl::Duration of_hosts =
+      KillsControllers(scenario) ? kControllerGrace + Referee::kNoticeDeath * 5 : absl::ZeroDuration();
+  return kFreedWithin + std::max(of_clients, of_hosts);
 }
 
 class Run {

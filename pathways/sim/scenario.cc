@@ -190,4 +190,8 @@ bool CutsClients(const Scenario& scenario) {
   return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "cut"; });
 }
 
+bool KillsControllers(const Scenario& scenario) {
+  return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
+}
+
 }  // namespace pw::sim

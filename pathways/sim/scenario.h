@@ -91,6 +91,9 @@ struct Scenario {
 // Returns whether the scenario cuts clients' connections. Then the controller keeps sessions without one for kClientGrace.
 bool CutsClients(const Scenario& scenario);
 inline constexpr absl::Duration kClientGrace = absl::Seconds(100);
+// Returns whether a controller dies. Then hosts keep everything for kControllerGrace, and wait for the next one.
+bool KillsControllers(const Scenario& scenario);
+inline constexpr absl::Duration kControllerGrace = absl::Seconds(10);
 
 // INVALID_ARGUMENT names the line and the expected text.
 absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);

@@ -77,7 +77,7 @@ class ControllerLink::Handler : public net::Connection::Handler {
   }
   void OnBulkWritable() override {
     Post([](ControllerLink* link, uint64_t generation) {
-      if (link->generation_ == generation && link->worker_ != nullptr) link->worker_->BulkWritable();
+      if (link->generation_ == generation && link->serves()) link->worker_->BulkWritable();
     });
   }
 
@@ -123,7 +123,7 @@ ControllerLink::ControllerLink(const Environment& environment, Strand* strand, T
     if (key.ok()) key_pem_ = *std::move(key);
   }
   strand_->SetIdleHook([this, alive = std::weak_ptr<bool>(alive_)] {
-    if (!alive.expired() && worker_ != nullptr) worker_->Idle();
+    if (!alive.expired() && worker_ != nullptr) worker_->Idle();  // also an orphan: memory that becomes free may be waited for
   });
 }
 
@@ -136,7 +136,7 @@ void ControllerLink::Start() {
 void ControllerLink::GetMetrics(absl::AnyInvocable<void(std::string) &&> done) {
   strand_->Post([this, alive = std::weak_ptr<bool>(alive_), done = std::move(done)]() mutable {
     if (alive.expired()) return;
-    MetricsPage page{.host = options_.host_name, .island = options_.island, .joined = worker_ != nullptr};
+    MetricsPage page{.host = options_.host_name, .island = options_.island, .joined = serves()};
     if (worker_ != nullptr) {
       page.metrics = worker_->Metrics();
       page.health = worker_->Health();
@@ -160,25 +160,23 @@ void ControllerLink::Connect() {
 
 void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (stopped_) return;
-  if (resuming()) {
-    const absl::Status status =
-        connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
-    if (!status.ok()) return Unreachable(status);
-  }
-  if (absl::IsUnauthenticated(connection.status())) return Finish(connection.status());
-  if (!connection.ok()) {
+  const absl::Status status =
+      connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
+  if (resuming() && !status.ok()) return Unreachable(status);
+  const bool hopeless = absl::IsUnauthenticated(status) || (connection.ok() && !status.ok());
+  if (hopeless && !orphaned_) return Finish(status);
+  if (!status.ok()) {
     if (!complained_) {
-      PW_LOG_WARNING << "no controller at " << options_.controller << " yet (" << connection.status().message() << "); trying on";
+      PW_LOG_WARNING << "no controller at " << options_.controller << " yet (" << status.message() << "); trying on";
     }
     complained_ = true;
     return Reconnect(options_.retry_delay);
   }
   complained_ = false;
-  if (absl::Status status = net::CheckServer(**connection, net::PeerProof::kController); !status.ok()) return Finish(status);
   connection_ = *std::move(connection);
   handler_ = std::make_unique<Handler>(this, ++generation_);
   handler_->SetConnection(connection_.get());
-  asking_ = worker_ != nullptr;
+  asking_ = serves();
   early_frames_.clear();
   silence_limit_ = asking_ ? kAnswerTime : options_.greeting_timeout;
   connection_->Start(handler_.get());
@@ -204,6 +202,14 @@ v1::FromWorker ControllerLink::Hello() const {
   hello->set_process_address(info.process_address);
   hello->set_token(options_.token);
   hello->set_own_end(connection_->own_end());
+  hello->set_epoch(epoch_);
+  hello->set_last_launch(worker_ == nullptr ? last_launch_ : std::max(last_launch_, worker_->last_launch()));
+  if (orphaned_) {
+    v1::Former* former = hello->mutable_former();
+    *former->mutable_place() = place_;
+    former->set_arrays(worker_->arrays());
+    former->set_programs(static_cast<int64_t>(worker_->KeepPrograms()->size()));
+  }
   if (!key_pem_.empty()) {
     if (absl::StatusOr<std::string> key = net::PublicKeyOf(key_pem_); key.ok()) hello->set_public_key(*std::move(key));
   }
@@ -231,6 +237,7 @@ v1::FromWorker ControllerLink::Resume() const {
   resume->set_key(key_);
   resume->set_token(options_.token);
   resume->set_own_end(connection_->own_end());
+  resume->set_epoch(epoch_);
   resume->mutable_received()->set_urgent(stream_->received().urgent);
   resume->mutable_received()->set_bulk(stream_->received().bulk);
   return message;
@@ -255,7 +262,7 @@ void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, cons
   if (batch.beside() && !batch.has_received()) return;
   if (asking_ && batch.bulk()) return early_frames_.push_back({batch, payload, bytes});
   absl::Status status;
-  if (worker_ == nullptr || asking_) {
+  if (!serves() || asking_) {
     status = absl::FailedPreconditionError("the controller sent commands before its welcome");
   } else {
     status = Count(batch, bytes);
@@ -267,22 +274,24 @@ void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, cons
 void ControllerLink::HandleLinkCommand(const v1::Command& command) {
   if (command.has_welcome()) Welcomed(command.welcome());
   if (command.has_resumed()) Resumed(command.resumed());
-  if (command.has_given_up())
-    StartOver(absl::StrCat("the controller at ", options_.controller,
-                           " does not keep this host any more: ", command.given_up().reason()));
+  if (command.has_given_up()) GivenUp(command.given_up());
   if (command.has_certificate()) {
     if (absl::Status status = ShowCertificate(command.certificate().chain()); !status.ok()) connection_->Close(status);
   }
   if (command.has_shutdown()) {
     PW_LOG_INFO << "the controller says to stop: " << command.shutdown().reason();
-    if (worker_ != nullptr && !asking_) return Finish(absl::OkStatus());
+    if (serves() && !asking_) return Finish(absl::OkStatus());
     Finish(absl::FailedPreconditionError(
         absl::StrCat("the controller at ", options_.controller, " does not take this worker: ", command.shutdown().reason())));
   }
 }
 
 void ControllerLink::Welcomed(const v1::Welcome& welcome) {
-  if (worker_ != nullptr) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
+  if (serves()) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
+  if (welcome.epoch() != 0 && welcome.epoch() < epoch_) {
+    return connection_->Close(absl::UnavailableError(absl::StrCat(
+        "it has epoch ", welcome.epoch(), ", and this host belongs to a later controller, with epoch ", epoch_)));
+  }
   if (welcome.heartbeat_seconds() > 0)
     silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
   host_ = welcome.host();
@@ -291,8 +300,19 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   silence_limit_served_ = silence_limit_;
   patience_ = std::max(kPatience, absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9)));
   if (absl::Status status = ShowCertificate(welcome.certificate()); !status.ok()) return connection_->Close(status);
+  DropWorker();
+  incarnation_ = welcome.incarnation();
+  epoch_ = welcome.epoch();
+  controller_grace_ = absl::Seconds(std::clamp(welcome.controller_grace_seconds(), 0.0, 1e9));
+  place_ = welcome.place();
+  MakeWorker(welcome);
+  if (kept_ != nullptr) ForgetAfterGrace();
+}
+
+void ControllerLink::MakeWorker(const v1::Welcome& welcome) {
   Environment environment = environment_;
   environment.timers = timers_;
+  environment.kept_programs = kept_;
   stream_ = std::make_unique<net::ResumableLink>(connection_.get(), !key_.empty());
   if (stream_->resumable()) handler_->SetStream(stream_.get());
   worker_ = std::make_unique<Worker>(environment, stream_.get(), welcome);
@@ -311,16 +331,16 @@ void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {
   auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(connection));
   strand_->Post([this, alive = std::weak_ptr<bool>(alive_), shared] {
     if (alive.expired() || stopped_) return;
-    if (worker_ != nullptr) return worker_->peers().Accept(std::move(*shared));
+    if (serves()) return worker_->peers().Accept(std::move(*shared));
     if (early_peers_.size() < kMostEarlyPeers) early_peers_.push_back(std::move(*shared));
   });
 }
 
-// Drops the connection if there is no Worker: then no controller has admitted clients.
+// Drops the connection if there is no Worker, or an orphan: then no controller has admitted clients.
 void ControllerLink::AcceptLane(std::unique_ptr<net::Connection> connection) {
   auto shared = std::make_shared<std::unique_ptr<net::Connection>>(std::move(connection));
   strand_->Post([this, alive = std::weak_ptr<bool>(alive_), shared] {
-    if (!alive.expired() && !stopped_ && worker_ != nullptr) worker_->lanes().Accept(std::move(*shared));
+    if (!alive.expired() && !stopped_ && serves()) worker_->lanes().Accept(std::move(*shared));
   });
 }
 
@@ -345,7 +365,8 @@ void ControllerLink::Watch(uint64_t generation, absl::Time due) {
 void ControllerLink::Lost(uint64_t generation, const absl::Status& reason) {
   if (generation != generation_ || connection_ == nullptr) return;
   const bool asked = std::exchange(asking_, false);
-  if (worker_ != nullptr && !stopped_ && stream_->resumable() && absl::IsUnavailable(reason)) {
+  const bool broken = serves() && !stopped_ && absl::IsUnavailable(reason);
+  if (broken && stream_->resumable()) {
     ++generation_;  // delivered frames that are not handled yet come again
     stream_->Lose();
     connection_ = nullptr;
@@ -358,19 +379,28 @@ void ControllerLink::Lost(uint64_t generation, const absl::Status& reason) {
     attempts_ = {};
     return Connect();
   }
-  const bool served = worker_ != nullptr;
-  Drop();
+  if (broken) {
+    return BecomeOrphan(absl::StrCat("lost the controller at ", options_.controller, ": ", reason.message()),
+                        options_.retry_delay);
+  }
+  const bool served = serves(), orphaned = orphaned_;
+  if (orphaned && !stopped_) {
+    DropConnection();
+  } else {
+    Drop();
+  }
   if (stopped_) return;
   PW_LOG_WARNING << (served ? "lost the controller at " : "was not admitted by the controller at ") << options_.controller << ": "
                  << reason.message();
-  if (options_.exit_with_controller) return Finish(served ? absl::OkStatus() : reason);
+  if (served) ForgetAfterGrace();
+  if (options_.exit_with_controller && !orphaned) return Finish(served ? absl::OkStatus() : reason);
   Reconnect(options_.retry_delay);
 }
 
 void ControllerLink::Unreachable(const absl::Status& reason) {
   const absl::Time now = environment_.clock->Now();
   refused_since_ = net::NobodyListens(reason) ? std::min(refused_since_, attempt_began_) : absl::InfiniteFuture();
-  if (now - refused_since_ >= kRefusedFor)
+  if (now - refused_since_ >= std::max(kRefusedFor, controller_grace_))
     return StartOver(absl::StrCat("the controller at ", options_.controller, " has ended: nobody listens there"));
   if (now - broken_since_ >= patience_) {
     return StartOver(absl::StrCat("the connection to the controller at ", options_.controller, " could not be made again within ",
@@ -404,8 +434,57 @@ void ControllerLink::StartOver(absl::string_view why) {
   PW_LOG_WARNING << why << ". This worker frees everything, and joins anew";
   ++generation_;
   Drop();
+  ForgetAfterGrace();
   if (options_.exit_with_controller) return Finish(absl::OkStatus());
   Reconnect(options_.retry_delay);
+}
+
+void ControllerLink::GivenUp(const v1::GivenUp& answer) {
+  if (serves() && answer.incarnation() != incarnation_) {
+    return BecomeOrphan(absl::StrCat("another controller answers at ", options_.controller), kPause);
+  }
+  StartOver(absl::StrCat("the controller at ", options_.controller, " does not keep this host any more: ", answer.reason()));
+}
+
+void ControllerLink::BecomeOrphan(absl::string_view why, absl::Duration pause) {
+  if (controller_grace_ <= absl::ZeroDuration()) return StartOver(why);
+  PW_LOG_WARNING << why << ". This worker keeps everything for " << absl::FormatDuration(controller_grace_)
+                 << ", and waits for another controller";
+  ++generation_;
+  stream_->Abandon();
+  DropConnection();
+  orphaned_ = true;
+  ForgetAfterGrace();
+  Reconnect(pause);
+}
+
+void ControllerLink::ForgetAfterGrace() {
+  timers_->After(controller_grace_, strand_, [this, time = ++forgetting_, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired() && !stopped_ && time == forgetting_) GraceIsOver();
+  });
+}
+
+void ControllerLink::GraceIsOver() {
+  kept_ = nullptr;
+  if (serves()) return worker_->ForgetKeptPrograms();
+  epoch_ = 0;
+  if (!orphaned_) return;
+  PW_LOG_WARNING << "no controller at " << options_.controller << " has taken this worker within "
+                 << absl::FormatDuration(controller_grace_) << ": it frees everything, and joins as a new host";
+  DropWorker();
+  kept_ = nullptr;
+  if (connection_ == nullptr && options_.exit_with_controller) Finish(absl::OkStatus());
+}
+
+// Keeps what may outlive the Worker.
+void ControllerLink::DropWorker() {
+  if (worker_ == nullptr) return;
+  last_launch_ = std::max(last_launch_, worker_->last_launch());
+  if (controller_grace_ > absl::ZeroDuration()) kept_ = worker_->KeepPrograms();
+  if (orphaned_) worker_->Abandon(absl::UnavailableError("the controller of this computation has ended"));
+  worker_ = nullptr;  // before the stream that it sends to
+  stream_ = nullptr;
+  orphaned_ = false;
 }
 
 void ControllerLink::Reconnect(absl::Duration pause) {
@@ -415,12 +494,17 @@ void ControllerLink::Reconnect(absl::Duration pause) {
 }
 
 void ControllerLink::Drop() {
-  worker_ = nullptr;      // before the stream that it sends to
-  connection_ = nullptr;  // before the stream, which its handler reads
-  handler_ = nullptr;
-  stream_ = nullptr;
-  asking_ = false;
+  DropConnection();  // before the stream, which its handler reads
+  DropWorker();
   early_peers_.clear();
+}
+
+void ControllerLink::DropConnection() {
+  if (stream_ != nullptr) stream_->Lose();
+  connection_ = nullptr;
+  handler_ = nullptr;
+  asking_ = false;
+  early_frames_.clear();
 }
 
 void ControllerLink::Finish(const absl::Status& status) {

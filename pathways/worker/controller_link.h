@@ -1,15 +1,23 @@
 // ControllerLink: the worker's connection to its controller. It joins the cluster, answers heartbeats, makes a broken connection
-// again, and joins again after the controller is lost.
+// again, and joins the next controller when this one has ended.
 //
 //   connecting ──► greeting ──Welcome──► serving (a Worker exists) ──► broken ──► connecting ──► asking ──Resumed──► serving
-//                                              │                         └─ in vain, or GivenUp ─┐
-//                                              └─ lost, if the connection cannot be made again ──┴─► the Worker and all it holds are dropped, and
-//                                                                                                    it joins anew
+//                                              │                         │ └─ in vain, or GivenUp by this controller ──► the Worker is dropped,
+//                                              │                         │                                               and it joins anew
+//                                              └─ cannot be made again ──┴─ GivenUp by another one ──► orphaned ──► connecting ──► greeting
+//                                                                                                         └─ in vain ──► the Worker is dropped
 //
 // A connection can be made again if Welcome had a key (worker.proto). So a controller that was stopped or cut off finds its
 // arrays again. The worker gives up if the controller does not keep this host (GivenUp), or if more than kMostKeptBytes of frames
-// wait. It also gives up if no process has listened at the controller's address for kRefusedFor: the controller has ended, and a
-// new one knows no host. At the latest it gives up after kPatience, or the controller's grace if that is longer.
+// wait. It also gives up if no process has listened at the controller's address for the grace time of controllers that Welcome said, and
+// at least for kRefusedFor: the controller has ended, and no other one has come. At the latest it gives up after kPatience, or the
+// controller's grace for hosts if that is longer.
+//
+// Orphans. The controller has ended if another one answers at its address, or if the connection cannot be made again, as that over a Unix
+// socket. Then the Worker is an orphan for the grace time: it keeps all it holds, its devices finish their launches, and nobody hears of
+// that. The next controller's Welcome replaces it by a new Worker, which gets the compiled programs. Nobody can ask for the arrays, as
+// sessions do not outlive a controller yet (docs/design/controllers-that-return.md), so they are freed. Device runtimes may still have
+// messages of launches that a controller has numbered which has ended, so the next one numbers from where Hello says.
 //
 // The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. The controller
 // counts as lost after three heartbeat intervals of silence. A connection that can be made again is given up after three quarters
@@ -20,6 +28,8 @@
 //   CK-2  a malformed frame ends the connection with a reason, never the process
 //   CK-3  nothing is started after `finished` has been called
 //   CK-4  a frame of the controller takes effect once, in order, even if connections break (net/resumable/resumable_link.h)
+//   CK-5  while it has the Worker of one controller, and for the grace time after that, no earlier controller is obeyed (Welcome.epoch)
+//   CK-6  an orphan takes no commands and sends nothing
 // Lives on the worker's strand. The connection's thread only posts to the strand and answers pings.
 #pragma once
 
@@ -99,19 +109,30 @@ class ControllerLink {
   absl::Status Count(const pathways::v1::ToWorker& batch, size_t bytes);
   void HandleLinkCommand(const pathways::v1::Command& command);
   void Welcomed(const pathways::v1::Welcome& welcome);
+  void MakeWorker(const pathways::v1::Welcome& welcome);
   absl::Status ShowCertificate(const std::string& chain);
   void Watch(uint64_t connection, absl::Time due);
   void Lost(uint64_t connection, const absl::Status& reason);
   // -- the connection of a Worker is broken
-  bool resuming() const { return worker_ != nullptr && connection_ == nullptr; }
+  bool resuming() const { return serves() && connection_ == nullptr; }
   void Unreachable(const absl::Status& reason);
   pathways::v1::FromWorker Resume() const;
   void Resumed(const pathways::v1::Resumed& resumed);
   // Drops the Worker, and joins again, as a new host.
   void StartOver(absl::string_view why);
+  void GivenUp(const pathways::v1::GivenUp& answer);
+  // -- the controller of a Worker has ended
+  // Returns whether there is a Worker, and its controller has not ended.
+  bool serves() const { return worker_ != nullptr && !orphaned_; }
+  // Makes the Worker an orphan if the controller has a grace time; else as StartOver. Connects again after `pause`.
+  void BecomeOrphan(absl::string_view why, absl::Duration pause);
+  void GraceIsOver();
+  void ForgetAfterGrace();
+  void DropWorker();
   void Reconnect(absl::Duration pause);
   void Finish(const absl::Status& status);
   void Drop();
+  void DropConnection();
   pathways::v1::FromWorker Hello() const;
 
   const Environment environment_;
@@ -125,10 +146,18 @@ class ControllerLink {
   std::unique_ptr<Handler> handler_;
   std::unique_ptr<net::ResumableLink> stream_;  // of the Worker; outlives the connection, whose handler reads it
   std::unique_ptr<net::Connection> connection_;
-  uint32_t host_ = 0;  // as Welcome says, like the next two
+  uint32_t host_ = 0;  // as Welcome says, like the next six
   std::string key_;
   absl::Duration patience_;
+  uint64_t incarnation_ = 0;
+  uint64_t epoch_ = 0;  // 0: forgotten
+  absl::Duration controller_grace_;
+  pathways::v1::Place place_;
   std::unique_ptr<Worker> worker_;
+  bool orphaned_ = false;     // its controller has ended
+  KeptProgramsRef kept_;      // of the Workers before; null once the grace time is over
+  uint64_t last_launch_ = 0;  // of the Workers before
+  uint64_t forgetting_ = 0;   // identifies the grace time that counts
   std::vector<std::unique_ptr<net::Connection>> early_peers_;  // accepted before Welcome was read
   bool asking_ = false;                                        // Resume has not been answered
   struct EarlyFrame {

@@ -110,6 +110,23 @@ TEST(SeveralHosts, AFailureForWantOfAnotherHostSaysWhichOne) {
   EXPECT_EQ(UnreachableHost(w.connection.done.at(12)), HostId(4)) << "what depends on it says the same";
 }
 
+TEST(SeveralHosts, WithoutAControllerLaunchesThatWaitForOtherHostsAreEnded) {
+  SecondOfTwo w;
+  w.CompileForBoth(1, "args=1 outputs=1 dims=4 hold=1");
+  w.PutParts(10, 100);
+  w.Launch(11, 6, 100, 101);
+  w.Launch(12, 7, 999, 102);  // fails at once
+  w.Compile(2, "args=1 outputs=1 dims=4 hold=1");
+  w.Put(14, 200, {1, 2, 3, 4});
+  w.Execute(15, 2, {200}, {201});
+  w.Settle();
+  EXPECT_EQ(w.worker->last_launch(), 7u);
+  w.worker->Abandon(absl::UnavailableError("the controller has ended"));
+  EXPECT_THAT(w.runtime.aborted(), ElementsAre(ProgramExecutor::LaunchNumber(6))) << "not that of this host alone";
+  w.runtime.ReleaseHeld();
+  w.Settle();
+}
+
 TEST(SeveralHosts, WhoDoesNotSayWhereTheOthersAreIsRefused) {
   SecondOfTwo w;
   w.address_of_4 = "";

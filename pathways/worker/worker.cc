@@ -71,7 +71,7 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       checksum_(environment.checksum),
       examine_machine_(environment.examine_machine),
       program_nodes_(&context_, &arrays_.store(), [this](const v1::Command& command) { Dispatch(command, Bytes()); }),
-      programs_(&context_, environment.runtime, environment.compile_pool, environment.compile_cache),
+      programs_(&context_, environment.runtime, environment.compile_pool, environment.compile_cache, environment.kept_programs),
       runner_({.context = &context_,
                .arrays = &arrays_,
                .order = &order_,

@@ -1,7 +1,8 @@
 // Worker: everything that a worker process holds for one controller. It passes the controller's commands to its parts, which do the work.
 //
-// The link (controller_link.h) makes a Worker when the controller's Welcome has come, and drops the Worker with all it holds when the
-// controller is lost. The link parses frames and hands their commands to Handle.
+// A Worker exists from Welcome until the controller is lost, and for some time after that (controller_link.h). Then it is dropped with all
+// it holds but compiled programs, which the next Worker may use. The link parses frames and hands them over; the parts (puts, fetches,
+// moves, ...) do the work.
 //
 // Invariants:
 //   WK-1  commands take effect in the order of Handle
@@ -64,6 +65,7 @@ struct Environment {
   Executor* disk = nullptr;       // reads and writes clients' files; null: such commands fail
   storage::Roots client_files;    // the folders that clients may use
   std::shared_ptr<const CompileCache> compile_cache;
+  KeptProgramsRef kept_programs = nullptr;  // of the Worker before; set by the link
   net::Transport* transport = nullptr;
   PythonOptions python;
   int* next_launch_id = nullptr;  // counts launches over all Workers
@@ -102,6 +104,13 @@ class Worker {
   // Number of names of commands that this host keeps in order to recognize them.
   int64_t had_names() const { return context_.had().names(); }
   Spill& spill() { return spill_; }
+  // Returns the compiled programs, for the next Worker.
+  KeptProgramsRef KeepPrograms() const { return programs_.Keep(); }
+  // Frees the programs of the Worker before that nobody uses.
+  void ForgetKeptPrograms() { programs_.ForgetKept(); }
+  // Called before it is dropped because its controller has ended: no device may wait for other hosts any more.
+  void Abandon(const absl::Status& why) { runner_.AbortLaunches(why); }
+  uint64_t last_launch() const { return runner_.last_launch(); }
   pathways::v1::MemoryReport Memory() const;
   pathways::v1::MetricsReport Metrics() const;
   pathways::v1::HealthReport Health() const;

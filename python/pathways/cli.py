@@ -130,7 +130,7 @@ def _add_worker(worker):
     _add_host_python(worker)
     worker.add_argument("--wait", type=float, default=30, metavar="S", help="how long to wait for the controller to listen (default 30)")
     _add_token(worker, "a worker")
-    worker.add_argument("--once", action="store_true", help="end when the controller is lost, instead of waiting for another one at the same address")
+    worker.add_argument("--once", action="store_true", help="end when the controller is lost and no other one has come to its address within its --controller-grace, instead of waiting for one")
 
 
 def _add_device_options(command):
@@ -229,6 +229,9 @@ def parser():
     up.add_argument("--host-grace", type=float, metavar="S",
                     help="how long a host whose connection to the controller is broken may not be heard of: its arrays wait for S seconds (default 10); 0: "
                          "they are lost with the connection")
+    up.add_argument("--controller-grace", type=float, metavar="S",
+                    help="how long the hosts keep their programs and arrays after the end of the controller, and wait for another one at its address "
+                         "(default 60); 0: they free them at once")
     up.add_argument("--metrics-port", metavar="[HOST:]PORT",
                     help="show metrics to Prometheus, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
                          "ports; 0: free ports (default: no metrics). With an address that other machines reach: by HTTPS, but those of the agent on 127.0.0.1")

@@ -382,6 +382,7 @@ def test_no_option_of_up_is_ignored():
         "page",
         "client_grace",
         "host_grace",
+        "controller_grace",
         "oidc_issuer",
         "oidc_audience",
         "oidc_user_claim",
@@ -416,6 +417,8 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "60",
                 "--host-grace",
                 "0",
+                "--controller-grace",
+                "30",
                 "--oidc-issuer",
                 "https://id.example.org",
                 "--oidc-audience",
@@ -443,13 +446,14 @@ def test_options_reach_the_pods_that_they_concern(capsys):
     )
     (controller,), (worker,) = templates_of(found, "controller"), templates_of(found, "worker")
     up, join = ([*one["spec"]["containers"][0]["args"]] for one in (controller, worker))
-    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "on-hang", "client-grace", "host-grace", "oidc-issuer", "oidc-audience")] == [
+    assert [after(up, f"--{name}") for name in ("policy", "dispatch", "hang-limit", "on-hang", "client-grace", "host-grace", "controller-grace", "oidc-issuer", "oidc-audience")] == [
         "fifo",
         "sequential",
         "2.5",
         "end",
         "60",
         "0",
+        "30",
         "https://id.example.org",
         "pathways",
     ]

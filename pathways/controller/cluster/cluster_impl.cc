@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "pathways/base/log.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/controller/cluster/observation/gang_report.h"
 #include "pathways/controller/cluster/observation/program_report.h"
@@ -93,6 +95,7 @@ void ClusterImpl::MakeMembers() {
       [this] { slices_->TopologyChanged(); });
   joiner_ = std::make_unique<HostJoiner>(*context_, HostJoiner::Parts{fabric_.get(), observation_.get(), links_.get(),
                                                                       streams_.get(), certificates_.get(), members_.get()});
+  links_->set_incarnation(joiner_->incarnation());
   starved_ = std::make_unique<StarvedHosts>(&options_, [this](HostId host) { return members_->hello(host).pid(); }, name_of);
   heartbeats_ = std::make_unique<Heartbeats>(*context_, links_.get(), streams_.get(), starved_.get());
 }
@@ -154,6 +157,21 @@ absl::Status ClusterImpl::OnHostEvent(HostId host, const Event& event, Bytes pay
   return absl::OkStatus();
 }
 
+void ClusterImpl::CheckEpoch(uint64_t epoch, const std::string& where) {
+  if (options_.epoch == 0 || epoch <= options_.epoch || std::exchange(replaced_, true)) return;
+  const std::string why = absl::StrCat("another controller has taken the place of this one: ", where, " shows epoch ", epoch,
+                                       ", later than ", options_.epoch, ". Hosts and programs belong to that one now");
+  PW_LOG_ERROR << why;
+  if (options_.on_replaced) options_.on_replaced(why);
+}
+
+bool ClusterImpl::Leaves(LinkId link, uint64_t epoch) {
+  if (options_.epoch == 0 || epoch <= options_.epoch) return false;
+  CheckEpoch(epoch, absl::StrCat("a worker at ", links_->connection(link)->peer()));
+  links_->Close(link, absl::UnavailableError("the worker belongs to a later controller"));
+  return true;
+}
+
 // The parts forget the host in this order: those whose use of it is visible first, then its stream, then the rest.
 void ClusterImpl::LoseHost(HostId host, const absl::Status& reason) {
   if (!members_->Has(host)) return;
@@ -185,6 +203,7 @@ void ClusterImpl::Tick() {
   const absl::Time now = context_->Now();
   const absl::Duration sleep = heartbeats_->OnTick(now);
   const bool slept = sleep > absl::ZeroDuration();
+  if (options_.last_epoch) CheckEpoch(options_.last_epoch(), "the cluster's folder");
   links_->DropSlowStrangers(now);
   certificates_->OnTick(now);
   const std::vector<LinkId> silent = heartbeats_->Ping(now, slept);

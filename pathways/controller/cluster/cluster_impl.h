@@ -16,6 +16,7 @@
 // Invariants:
 //   CI-1  every method runs on the strand unless it says any thread
 //   CI-2  a host is lost by LoseHost only, whichever part finds out, so no part keeps a lost host
+//   CI-3  a worker that belongs to a later controller is not let in: this controller has been replaced, and says so once
 // The executor must outlive the cluster. Timers and the transport must be stopped before the cluster is destroyed.
 #pragma once
 
@@ -169,8 +170,12 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void MakeStatus();
 
   // -- PeerLinks::Handler
-  void OnHello(LinkId link, const ::pathways::v1::Hello& hello) override { joiner_->OnHello(link, hello); }
-  void OnResume(LinkId link, const ::pathways::v1::Resume& resume) override { streams_->OnResume(link, resume); }
+  void OnHello(LinkId link, const ::pathways::v1::Hello& hello) override {
+    if (!Leaves(link, hello.epoch())) joiner_->OnHello(link, hello);
+  }
+  void OnResume(LinkId link, const ::pathways::v1::Resume& resume) override {
+    if (!Leaves(link, resume.epoch())) streams_->OnResume(link, resume);
+  }
   void OnAdminRequest(LinkId link, const identity::Caller& caller, const ::pathways::v1::AdminRequest& request) override;
   absl::Status OnHostFrame(HostId host, const ::pathways::v1::FromWorker& frame, size_t bytes) override {
     return streams_->OnFrame(host, frame, bytes);
@@ -185,6 +190,9 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void OnRuntimeMessage(LinkId link, const ::pathways::v1::FromRuntime& message) override { worlds_->OnMessage(link, message); }
   void OnRuntimeLeft(LinkId link, const absl::Status& reason) override { worlds_->OnLeft(link, reason); }
 
+  // Returns whether the epoch is that of a later controller. Then the worker that has shown it is left to that one.
+  bool Leaves(LinkId link, uint64_t epoch);
+  void CheckEpoch(uint64_t epoch, const std::string& where);
   void LoseHost(HostId host, const absl::Status& reason);
   void OnSessionEnded(SessionId session);
   void ScheduleTick();
@@ -213,6 +221,7 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   std::unique_ptr<Heartbeats> heartbeats_;
   std::unique_ptr<StatusGatherer> status_;
   bool stopped_ = false;
+  bool replaced_ = false;
   const absl::Time started_;
 };
 

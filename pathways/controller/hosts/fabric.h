@@ -8,6 +8,7 @@
 // has reported the failure first. Nothing waits for an absent host.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -80,6 +81,8 @@ class Fabric {
   void Post(Task task) { post_(std::move(task)); }
   // Returns a number for an executable or a launch over several hosts. Sessions name all else (names/request_names.h).
   uint64_t NextId() { return next_id_++; }
+  // Lets all numbers from now on be greater than this one.
+  void SkipIds(uint64_t last) { next_id_ = std::max(next_id_, last + 1); }
   absl::Time Now() const { return clock_->Now(); }
   // Adds up each session's compile time, until TakeCompileTimes.
   void CountCompile(SessionId session, absl::Duration took) { compile_times_[session] += took; }

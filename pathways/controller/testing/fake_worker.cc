@@ -157,6 +157,7 @@ bool FakeWorker::HandleLink(const Command& command) {
     }
     case Command::kGivenUp:
       given_up = command.given_up().reason();
+      given_up_by = command.given_up().incarnation();
       return true;
     case Command::kShutdown:
     case Command::kCertificate:

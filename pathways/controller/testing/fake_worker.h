@@ -47,6 +47,9 @@ class FakeWorker : private net::Connection::Handler {
     std::string token = {};
     std::string kind = "fake";    // of the devices
     std::string public_key = {};  // to be certified
+    std::optional<::pathways::v1::Former> former = {};  // the worker has outlived a controller
+    uint64_t epoch = 0;                                 // of that controller
+    uint64_t last_launch = 0;
   };
   struct Hub {
     std::map<uint64_t, absl::StatusOr<std::string>> transfers;
@@ -75,6 +78,7 @@ class FakeWorker : private net::Connection::Handler {
   ::pathways::v1::Welcome welcome;
   int resumed = 0;
   std::string given_up;  // why
+  uint64_t given_up_by = 0;  // the incarnation of the controller
   ::pathways::v1::Peers peers;
   ::pathways::v1::HostConfig config;
   int configured = 0;

@@ -23,6 +23,9 @@ void FakeWorker::Join(net::Transport* transport, const std::string& address) {
     hello.set_process_address(options_.process_address);
     hello.set_token(options_.token);
     hello.set_public_key(options_.public_key);
+    if (options_.former.has_value()) *hello.mutable_former() = *options_.former;
+    hello.set_epoch(options_.epoch);
+    hello.set_last_launch(options_.last_launch);
     hello.set_data_address("tcp:" + options_.name + ":1");
     hello.set_pid(4242);
     hello.set_platform_name(options_.platform);
@@ -54,6 +57,7 @@ void FakeWorker::ComeBack(net::Transport* transport, const std::string& address)
     auto& resume = *message.add_events()->mutable_resume();
     resume.set_host(welcome.host());
     resume.set_key(welcome.key());
+    resume.set_epoch(welcome.epoch());
     resume.mutable_received()->set_urgent(stream_->received().urgent);
     resume.mutable_received()->set_bulk(stream_->received().bulk);
     SendBeside(message);

@@ -30,6 +30,7 @@ struct SimulatedRuntime::State {
   std::shared_ptr<HostCallHandler> handler;  // guarded by mu
   int compilations = 0;                      // guarded by mu
   std::vector<int> launches;                 // guarded by mu
+  std::vector<int> aborted;                  // guarded by mu
   std::vector<Future<Unit>> last;            // the end of each device's last enqueued execution; guarded by mu
 
   void Run(Task task) {
@@ -447,6 +448,16 @@ int SimulatedRuntime::compilations() const {
 std::vector<int> SimulatedRuntime::launches() const {
   std::lock_guard<std::mutex> lock(state_->mu);
   return state_->launches;
+}
+
+void SimulatedRuntime::AbortLaunch(int launch_id, const absl::Status&) {
+  std::lock_guard<std::mutex> lock(state_->mu);
+  state_->aborted.push_back(launch_id);
+}
+
+std::vector<int> SimulatedRuntime::aborted() const {
+  std::lock_guard<std::mutex> lock(state_->mu);
+  return state_->aborted;
 }
 
 }  // namespace pw::device

@@ -53,6 +53,8 @@ class SimulatedRuntime : public DeviceRuntime {
   absl::StatusOr<std::shared_ptr<LoadedProgram>> Compile(const CompileRequest& request) override;
   absl::StatusOr<std::shared_ptr<LoadedProgram>> Load(const std::string& serialized, const CompileRequest& request) override;
   absl::StatusOr<MemoryUsage> Memory(int device) override;
+  // Only notes it.
+  void AbortLaunch(int launch_id, const absl::Status& why) override;
   void SetHostCallHandler(HostCallHandler handler) override;
 
   // Lets executions of programs with hold=1 end, including later ones.
@@ -63,6 +65,8 @@ class SimulatedRuntime : public DeviceRuntime {
   int live_buffers() const;
   // Launch ids in the order of the Execute calls.
   std::vector<int> launches() const;
+  // Launch ids of the AbortLaunch calls.
+  std::vector<int> aborted() const;
 
   struct State;  // shared by programs and buffers
 

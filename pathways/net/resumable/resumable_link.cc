@@ -38,6 +38,7 @@ void ResumableLink::Send(std::string header, std::vector<Bytes> payload, Lane la
     if (connection_ != nullptr) connection_->Send(std::move(header), std::move(payload), lane);
     return;
   }
+  if (abandoned_) return;
   ResumableStream& stream = StreamOf(lane);
   const bool others_wait = stream.has_unsent();
   stream.Append({std::move(header), std::move(payload)});
@@ -98,6 +99,13 @@ absl::Status ResumableLink::Acknowledge(Counts counts) {
   heard_ = heard_ || counts.urgent > 0;
   TellAgain();
   return absl::OkStatus();
+}
+
+void ResumableLink::Abandon() {
+  connection_ = nullptr;
+  abandoned_ = true;
+  urgent_ = {};
+  bulk_ = {};
 }
 
 void ResumableLink::TellAgain() {

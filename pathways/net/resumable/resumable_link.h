@@ -70,6 +70,8 @@ class ResumableLink final : public FrameSink {
 
   // Forgets the connection, which has broken: frames wait for the next one.
   void Lose() { connection_ = nullptr; }
+  // Forgets the connection and all frames, now and later: the stream will not go on.
+  void Abandon();
   // Replaces the connection, if there still is one. `received`: the frames that the other end has received. TellAgain then
   // resends the later frames.
   absl::Status Resume(Connection* connection, Counts received);
@@ -92,6 +94,7 @@ class ResumableLink final : public FrameSink {
   const bool resumable_;
   const Lanes lanes_;
   bool heard_ = false;
+  bool abandoned_ = false;
   ResumableStream urgent_, bulk_;
   std::atomic<uint64_t> urgent_received_ = 0, bulk_received_ = 0;  // copies of the streams' counts, for received()
   Counts told_;                                                    // the counts that were sent last

@@ -74,6 +74,13 @@ ProgramExecutor::~ProgramExecutor() {
   while (unfinished_.after != &unfinished_) unfinished_.after->Remove();
 }
 
+void ProgramExecutor::AbortLaunches(const absl::Status& why) {
+  for (const Link* at = unfinished_.after; at != &unfinished_; at = at->after) {
+    const Run& run = static_cast<const Run&>(*at);
+    if (run.launch != 0 && run.started > absl::InfinitePast()) arrays_->runtime()->AbortLaunch(LaunchNumber(run.launch), why);
+  }
+}
+
 v1::Examination::Launch::State ProgramExecutor::StateOf(const Run& run) {
   using Launch = v1::Examination::Launch;
   if (run.program->pending) return Launch::COMPILING;
@@ -103,6 +110,7 @@ void ProgramExecutor::Execute(const v1::Execute& command) {
   run->gang = command.gang();
   run->session = SessionOr(command.session(), command.op());
   run->launch = command.launch();
+  last_launch_ = std::max(last_launch_, run->launch);
   run->report_time = command.report_device_time();
   run->location = command.location();
   run->program = programs_->Find(ExecutableId(command.executable()));

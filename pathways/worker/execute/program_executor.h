@@ -41,6 +41,10 @@ class ProgramExecutor {
   ~ProgramExecutor();
 
   void Execute(const pathways::v1::Execute& command);
+  // Ends the launches over several hosts that have begun here: the other hosts may never begin theirs.
+  void AbortLaunches(const absl::Status& why);
+  // Returns the greatest number of a launch over several hosts that has come; 0: none.
+  uint64_t last_launch() const { return last_launch_; }
   // Adds the unfinished executions, oldest first, up to the limit of an answer.
   void Examine(pathways::v1::Examination* examination) const;
   // Returns the runtime's launch number for a launch over several hosts. Launches of this host alone have numbers below kSpanning.
@@ -83,6 +87,7 @@ class ProgramExecutor {
   Programs* const programs_;
   int* const next_launch_id_;
   const std::function<void(const pathways::v1::LaunchFailed&)> launch_failed_;
+  uint64_t last_launch_ = 0;
   Link unfinished_;
 };
 

@@ -99,10 +99,10 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
     processes_[process.host()] = program->processes[process.host()] = process.address();
   }
   pool_->Post([this, alive = context_->alive(), strand = context_->strand(), runtime = runtime_, cache = cache_,
-               clock = context_->clock(), program, id = command.executable(), request = *std::move(request)]() mutable {
+               kept = kept_, clock = context_->clock(), program, id = command.executable(), request = *std::move(request)]() mutable {
     if (alive.expired()) return;  // the worker is gone
     const absl::Time start = clock->Now();
-    auto result = std::make_shared<Result>(CompileNow(runtime, *cache, request));
+    auto result = std::make_shared<Result>(CompileNow(runtime, *cache, kept.get(), request));
     result->seconds = absl::ToDoubleSeconds(clock->Now() - start);
     strand->Post([this, alive, program, id, result] {
       if (!alive.expired()) Finish(id, program, std::move(*result));
@@ -110,14 +110,22 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
   });
 }
 
-Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache,
+Programs::Result Programs::CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const KeptPrograms* kept,
                                       const device::CompileRequest& request) {
   Result result;
   if (absl::Status status = CheckCustomCalls(request.program); !status.ok()) {
     result.program = status;
     return result;
   }
-  const std::string key = cache.enabled() ? cache.Key(request, runtime->info()) : "";
+  const std::string key = cache.Key(request, runtime->info());
+  result.kept_name = KeptName(request, key);
+  if (kept != nullptr) {
+    if (const auto it = kept->find(result.kept_name); it != kept->end()) {
+      result.program = it->second;
+      result.from_cache = result.kept = true;
+      return result;
+    }
+  }
   if (std::optional<std::string> entry = cache.Read(key); entry.has_value()) {
     result.program = runtime->Load(*entry, request);
     result.from_cache = result.program.ok();
@@ -140,11 +148,15 @@ void Programs::Finish(uint64_t id, const ProgramRef& program, Result result) {
   program->pending = false;
   if (result.program.ok()) {
     program->loaded = *result.program;
+    program->kept_name = result.kept_name;
     for (const device::ValueInfo& output : program->loaded->info().outputs) {
       program->output_bytes.push_back(DeviceBytes(output.dtype, output.dims));
     }
   } else {
     program->error = result.program.status();
+  }
+  if (result.kept) {
+    PW_LOG_INFO << "the program '" << program->loaded->info().name << "' has outlived its controller, and is not compiled again";
   }
   Answer(id, result);
   std::vector<absl::AnyInvocable<void() &&>> waiters;
@@ -185,6 +197,14 @@ void Programs::SetPeers(const v1::Peers& peers) {
 
 void Programs::ReleaseOwner(SessionId session) {
   absl::erase_if(programs_, [session](const auto& entry) { return entry.second->session == session; });
+}
+
+KeptProgramsRef Programs::Keep() const {
+  auto kept = kept_ == nullptr ? std::make_shared<KeptPrograms>() : std::make_shared<KeptPrograms>(*kept_);
+  for (const auto& [id, program] : programs_) {
+    if (program->loaded != nullptr && !program->kept_name.empty()) (*kept)[program->kept_name] = program->loaded;
+  }
+  return kept;
 }
 
 ProgramRef Programs::Find(ExecutableId id) const {

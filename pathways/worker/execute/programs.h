@@ -1,7 +1,8 @@
 // Programs: the compiled programs of all sessions on this worker; compiles them in the background. The worker passes it the controller's
 // commands; ProgramExecutor (program_executor.h) executes the programs.
 //
-// Compilations run concurrently on a pool of threads and look into the compile cache first. An execution may arrive before its program is
+// Compilations run concurrently on a pool of threads. They look first among the programs that have outlived an earlier Worker, then into
+// the compile cache. An execution may arrive before its program is
 // compiled; it then waits for the program as for an input.
 //
 // A program runs on a list of devices. A device's place in that list is its *position*, and the index of its shard in every argument and
@@ -24,6 +25,7 @@
 #include "pathways/device/device.h"
 #include "pathways/v1/worker.pb.h"
 #include "pathways/worker/execute/compile_cache.h"
+#include "pathways/worker/execute/kept_programs.h"
 #include "pathways/worker/store/context.h"
 
 namespace pw::worker {
@@ -37,6 +39,7 @@ struct Program {
   bool pending = true;
   absl::Status error;                                  // why it did not compile
   std::shared_ptr<device::LoadedProgram> loaded;       // null while pending and after an error
+  std::string kept_name;                               // under which it may outlive the Worker; empty: it may not
   std::vector<int64_t> output_bytes;                   // of each result, on one device
   std::vector<absl::AnyInvocable<void() &&>> waiters;  // called once `pending` is false
 
@@ -49,9 +52,10 @@ using ProgramRef = std::shared_ptr<Program>;
 
 class Programs {
  public:
-  // `pool` and `cache` must outlive every compilation.
-  Programs(WorkerContext* context, device::DeviceRuntime* runtime, Executor* pool, std::shared_ptr<const CompileCache> cache)
-      : context_(context), runtime_(runtime), pool_(pool), cache_(std::move(cache)) {}
+  // `pool` and `cache` must outlive every compilation. `kept`: of an earlier Worker.
+  Programs(WorkerContext* context, device::DeviceRuntime* runtime, Executor* pool, std::shared_ptr<const CompileCache> cache,
+           KeptProgramsRef kept)
+      : context_(context), runtime_(runtime), pool_(pool), cache_(std::move(cache)), kept_(std::move(kept)) {}
 
   // Begins to compile. `payload` has the program and its options. Find returns the program from now on.
   void Compile(const pathways::v1::Compile& command, const Bytes& payload);
@@ -63,6 +67,11 @@ class Programs {
   // Drops all programs of the session.
   void ReleaseOwner(SessionId session);
 
+  // Returns the programs that may outlive this Worker, with those that it has from an earlier one.
+  KeptProgramsRef Keep() const;
+  // Frees those of the earlier one that no session uses.
+  void ForgetKept() { kept_ = nullptr; }
+
   // Returns null if the id is unknown.
   ProgramRef Find(ExecutableId id) const;
 
@@ -70,10 +79,13 @@ class Programs {
   struct Result {
     absl::StatusOr<std::shared_ptr<device::LoadedProgram>> program = absl::UnknownError("not compiled");
     bool from_cache = false;
+    bool kept = false;  // it has outlived an earlier Worker
     bool newer_than_runtime = false;  // why it failed
     double seconds = 0;
+    std::string kept_name;
   };
-  static Result CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const device::CompileRequest& request);
+  static Result CompileNow(device::DeviceRuntime* runtime, const CompileCache& cache, const KeptPrograms* kept,
+                           const device::CompileRequest& request);
   void Finish(uint64_t id, const ProgramRef& program, Result result);
   void Answer(uint64_t id, const Result& result);
 
@@ -81,6 +93,7 @@ class Programs {
   device::DeviceRuntime* const runtime_;
   Executor* const pool_;
   const std::shared_ptr<const CompileCache> cache_;
+  KeptProgramsRef kept_;
   absl::flat_hash_map<ExecutableId, ProgramRef> programs_;
   std::map<uint32_t, std::string> processes_;  // other hosts that programs have named, with their runtimes' addresses
 };

@@ -177,7 +177,7 @@ class Security:
 
 
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security(),
-               client_grace=None, host_grace=None, on_hang=None):
+               client_grace=None, host_grace=None, controller_grace=None, on_hang=None):
     """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]
@@ -195,6 +195,8 @@ def controller(listen, listen_workers, hosts, port_file, policy=None, spill=Fals
         args.append(f"--client-grace={client_grace}s")
     if host_grace is not None:
         args.append(f"--host-grace={host_grace}s")
+    if controller_grace is not None:
+        args.append(f"--controller-grace={controller_grace}s")
     return [*args, f"--policy={policy}"] if policy else args
 
 

@@ -70,7 +70,7 @@ class Cluster:
 
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None, metrics_host="127.0.0.1",
-                 hang_limit=None, on_hang=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, page=None,
+                 hang_limit=None, on_hang=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, controller_grace=None, page=None,
                  device_options=()):
         self.shape = shape
         self.folder = pathlib.Path(folder)
@@ -93,6 +93,8 @@ class Cluster:
         self.on_hang = on_hang  # "end": the session of a computation that hangs ends too; None: it is reported only
         self.client_grace = client_grace  # seconds; None: the controller's own choice
         self.host_grace = host_grace  # seconds; None: the controller's own choice
+        # Seconds; None: the controller's own choice. Nobody starts another controller for a program's own cluster.
+        self.controller_grace = 0 if owned and joinable is None else controller_grace
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers, and then the agent, have the ports after it. 0: free ones; None: no metrics
         self.metrics_host = metrics_host  # on which they listen; the agent, which has no certificate, always on 127.0.0.1
@@ -166,7 +168,7 @@ class Cluster:
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                         self.dispatch, self.hang_limit, usage_file=self.usage_file, security=self.security,
-                                        client_grace=self.client_grace, host_grace=self.host_grace, on_hang=self.on_hang)
+                                        client_grace=self.client_grace, host_grace=self.host_grace, controller_grace=self.controller_grace, on_hang=self.on_hang)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)

@@ -102,7 +102,7 @@ def _resources(options):
 
 def _controller_flags(args):
     flags = []
-    for name in ("policy", "dispatch", "hang_limit", "on_hang", "client_grace", "host_grace"):
+    for name in ("policy", "dispatch", "hang_limit", "on_hang", "client_grace", "host_grace", "controller_grace"):
         value = getattr(args, name)
         if value is not None:
             flags += [f"--{name.replace('_', '-')}", value if isinstance(value, str) else f"{value:g}"]

@@ -116,7 +116,7 @@ class RayCluster:
                 "policy": self._args.policy, "checksum": self._args.checksum, "memory_limit": self._args.memory_limit,
                 "device_options": self._args.device_options,
                 "host_python": dataclasses.asdict(cluster_commands.host_python(self._args)), "spill": self._args.spill, "dispatch": self._args.dispatch, "hang_limit": self._args.hang_limit, "on_hang": self._args.on_hang,
-                "client_grace": self._args.client_grace, "host_grace": self._args.host_grace,
+                "client_grace": self._args.client_grace, "host_grace": self._args.host_grace, "controller_grace": self._args.controller_grace,
                 "tls": self._args.tls, "oidc": command_lines.oidc(self._args), "listen": self._args.listen, "listen_workers": self._args.listen_workers, "listen_proxy": self._args.listen_proxy,
                 "environment": {k: v for k, v in os.environ.items() if k.startswith("PATHWAYS_") and k != "PATHWAYS_ADDRESS"}}
 

@@ -75,7 +75,7 @@ class Controller(_Actor):
         listen, listen_workers = addresses.read_ports(port_file) or (spec["listen"], spec["listen_workers"])
         port_file.unlink(missing_ok=True)
         args = command_lines.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
-                                        spec["dispatch"], spec["hang_limit"], security=_security(spec), client_grace=spec["client_grace"], host_grace=spec["host_grace"], on_hang=spec["on_hang"])
+                                        spec["dispatch"], spec["hang_limit"], security=_security(spec), client_grace=spec["client_grace"], host_grace=spec["host_grace"], controller_grace=spec["controller_grace"], on_hang=spec["on_hang"])
         self._start("pathways-controller", args, spec, folder / "controller.log")
         ports = self._wait(lambda: addresses.read_ports(port_file), "the controller did not start")
         self._folder, self._tls = folder, spec["tls"]

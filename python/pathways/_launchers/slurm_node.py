@@ -44,7 +44,7 @@ def _start_controller(folder, spec, shape, address):
     port_file = folder / "controller.port"
     args = command_lines.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
                                     spec["spill"], spec["dispatch"], spec["hang_limit"], security=_security(folder, spec), on_hang=spec["on_hang"], client_grace=spec["client_grace"],
-                                    host_grace=spec["host_grace"])
+                                    host_grace=spec["host_grace"], controller_grace=spec["controller_grace"])
     process = processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
     ports = processes.wait_for(lambda: addresses.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
     return process, *(addresses.reachable(port, address) for port in ports)

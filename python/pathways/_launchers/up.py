@@ -74,7 +74,7 @@ def _start_here(args):
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
                          listen_proxy=_listen_proxy(args), security=_security(args), **_metrics(args),
-                         hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args),
+                         hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), controller_grace=_grace(args, "controller_grace"), usage_file=_usage_file(args),
                          host_python=cluster_commands.host_python(args), page=_page(args), device_options=args.device_options).start()
 
 
@@ -87,7 +87,7 @@ def _start_simulated(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
                          policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_listen_proxy(args), security=_security(args),
-                         **_metrics(args), hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), usage_file=_usage_file(args), page=_page(args),
+                         **_metrics(args), hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), controller_grace=_grace(args, "controller_grace"), usage_file=_usage_file(args), page=_page(args),
                          simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 
@@ -148,6 +148,7 @@ def _start_on(args):
     _hang_limit(args)
     _grace(args, "client_grace")
     _grace(args, "host_grace")
+    _grace(args, "controller_grace")
     if args.metrics_port is not None:
         raise ValueError(f"--metrics-port is for clusters of this machine, not --on {args.on}: give --listen-metrics to the processes (docs/operators.md)")
     if args.page is not None:

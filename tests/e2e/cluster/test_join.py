@@ -122,7 +122,7 @@ def test_idle_arrays_of_a_host_that_joined_make_room(command, tmp_path):
 
 
 def test_with_once_a_worker_ends_with_its_controller(command, tmp_path):
-    up = command("up", "--no-workers")
+    up = command("up", "--no-workers", "--controller-grace", "0")
     worker = command.start("worker", "--once", "--devices", "1", log=tmp_path / "log")
     wait_for_hosts(command, 1)
     command("down")

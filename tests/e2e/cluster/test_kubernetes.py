@@ -115,7 +115,8 @@ def test_its_commands_make_a_cluster(pods, tmp_path):
             for pod in together:
                 wait_for(lambda pod=pod: pod.listens("startupProbe"))
         report = wait_for(lambda: (found := operator("status", "--address", address))["state"] == "formed" and found)
-        assert {host["name"] for host in report["hosts"]} == {f"pathways-island0-{i}" for i in range(HOSTS)}
+        logs = [path.read_text() for path in tmp_path.glob("*/log")]
+        assert {host["name"] for host in report["hosts"]} == {f"pathways-island0-{i}" for i in range(HOSTS)}, logs
         assert operator.run(address, "import jax; print(len(jax.devices()), float(jax.numpy.ones(8).sum()))") == f"{4 * HOSTS} 8.0\n"
         assert operator("token", "create", "--user", "ada", "--address", address)  # the controller writes to its copies
         assert all(pod.listens("readinessProbe") for pod in (controller, *workers))

@@ -125,7 +125,8 @@ def test_a_worker_or_its_actor_that_dies_is_started_again(ray, command, programs
 def test_a_controller_that_dies_is_started_again_where_it_was(ray, command, programs, up):
     before = ray.look(namespace(command))["places"]
     os.kill(before["controller"]["child"], signal.SIGKILL)
-    wait_for(command, lambda hosts: len(hosts) == 2 and not {before["host0"]["child"], before["host1"]["child"]} & set(hosts.values()))
+    assert eventually(lambda: not alive(before["controller"]["child"]))
+    wait_for(command, lambda hosts: set(hosts.values()) == {before["host0"]["child"], before["host1"]["child"]})  # they have outlived it
     assert programs.run(up["address"], PROGRAM) == "4 28.0\n"
 
 

@@ -33,6 +33,14 @@ class Network:
         with self._lock:
             self._is_cut = False
 
+    def redirect(self, address):
+        """Forwards new connections to another address, and ends the present ones."""
+        host, _, port = address.rpartition(":")
+        with self._lock:
+            self._target = (host, int(port))
+        self.cut()
+        self.heal()
+
     def calm(self):
         """Stops cutting connections by their age."""
         self.age(lambda: None)

@@ -223,7 +223,9 @@ void PeerLinks::Refuse(LinkId id, const absl::Status& reason) {
 
 void PeerLinks::GiveUp(LinkId id, const std::string& reason) {
   ToWorker message;
-  message.add_commands()->mutable_given_up()->set_reason(reason);
+  auto& given_up = *message.add_commands()->mutable_given_up();
+  given_up.set_reason(reason);
+  given_up.set_incarnation(incarnation_);
   Send(id, std::move(message));
   Close(id, absl::UnavailableError(reason));
 }

@@ -75,6 +75,8 @@ class PeerLinks final : private HostLink::Owner {
 
   PeerLinks(ClusterContext context, Handler* handler) : context_(std::move(context)), handler_(handler) {}
 
+  // Sets Welcome.incarnation, by which a worker knows whose GivenUp it reads. Call it before Listen.
+  void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
   // Returns the address with the actual port. Call it once, before anything else, on the thread that created this.
   absl::StatusOr<std::string> Listen(net::Transport* transport, const std::string& address);
   std::string address() const { return listener_ == nullptr ? "" : listener_->address(); }  // empty: it does not listen
@@ -138,6 +140,7 @@ class PeerLinks final : private HostLink::Owner {
 
   const ClusterContext context_;
   Handler* const handler_;
+  uint64_t incarnation_ = 0;
   std::unique_ptr<net::Listener> listener_;
   LinkId next_link_ = 1;
   std::map<LinkId, Link> links_;

@@ -40,6 +40,7 @@ void HostJoiner::OnHello(LinkId link, const Hello& shown) {
   if (absl::Status status = CheckHello(shown, platform()); !status.ok()) return parts_.links->Refuse(link, status);
   Hello hello = shown;
   hello.clear_token();
+  parts_.fabric->SkipIds(hello.last_launch());
   if (formed_) {
     parts_.streams->LosePredecessor(hello.data_address());
     absl::StatusOr<HostId> host = parts_.fabric->topology().AddHost(DescribeHost(hello));
@@ -54,7 +55,20 @@ void HostJoiner::OnHello(LinkId link, const Hello& shown) {
   PW_LOG_INFO << "host '" << hello.host_name() << "' of island '" << hello.island() << "' has joined with "
               << hello.devices_size() << " " << hello.platform_name() << " devices (" << pending_.size() << " of " << expected
               << " hosts)";
-  if (static_cast<int>(pending_.size()) >= expected) Form();
+  if (static_cast<int>(pending_.size()) >= expected) return Form();
+  const bool waits = context_.options().controller_grace > absl::ZeroDuration();
+  if (hello.has_former() && waits && !std::exchange(returning_, true)) FormInTime();
+}
+
+void HostJoiner::FormInTime() {
+  context_.After(context_.options().controller_grace, [this] {
+    if (formed_) return;
+    PW_LOG_WARNING << "the cluster forms with " << pending_.size() << " of " << context_.options().expect_hosts
+                   << " hosts: the others have not come back within "
+                   << absl::FormatDuration(context_.options().controller_grace);
+    if (!pending_.empty()) return Form();
+    returning_ = false;
+  });
 }
 
 void HostJoiner::OnPendingLeft(LinkId link, const absl::Status& reason) {
@@ -92,7 +106,13 @@ void HostJoiner::Admit(LinkId link, HostId host, Hello hello) {
   *command.mutable_welcome() = WelcomeFor(host, hello);
   parts_.members->Add(host, std::move(hello), sink);
   parts_.fabric->outbox().Add(host, std::move(command));
-  parts_.observation->Note("host joined", parts_.members->NameOf(host));
+  const std::string name = parts_.members->NameOf(host);
+  const Hello& joined = parts_.members->hello(host);
+  const auto& former = joined.former();
+  const bool of_another = joined.has_former() && joined.epoch() < context_.options().epoch;
+  if (!of_another) return parts_.observation->Note("host joined", name);
+  parts_.observation->Note("host joined", absl::StrCat(name, ": it has outlived its controller, keeps ", former.programs(),
+                                                       " programs, and frees its parts of ", former.arrays(), " arrays"));
 }
 
 ::pathways::v1::Welcome HostJoiner::WelcomeFor(HostId host, const Hello& hello) {
@@ -105,6 +125,9 @@ void HostJoiner::Admit(LinkId link, HostId host, Hello hello) {
   welcome.set_certificate(parts_.certificates->Certify(host, hello, context_.Now()));
   welcome.set_key(parts_.streams->key(host));
   welcome.set_grace_seconds(absl::ToDoubleSeconds(options.host_grace));
+  welcome.set_epoch(options.epoch);
+  welcome.set_controller_grace_seconds(absl::ToDoubleSeconds(options.controller_grace));
+  *welcome.mutable_place() = PlaceOf(parts_.fabric->topology(), seated);
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options.heartbeat_limit) / 3);
   for (DeviceId device : seated.devices) welcome.add_device_ids(device.v);
   if (probe_.valid()) {

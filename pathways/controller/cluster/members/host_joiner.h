@@ -4,6 +4,10 @@
 // (TO-3). A later worker takes the seat of a lost one if its devices fit (TO-7). Otherwise it gets the next numbers, and only later
 // sessions see its devices.
 //
+// Returning. A worker that has lost its controller shows the place that it had there (worker.proto, Hello.former), and gets it. A cluster
+// to which such a worker comes has formed before: if not all hosts have come within the grace time after it (controller_grace), it
+// forms with those that have.
+//
 // Invariant JO-1: a worker gets one Welcome, or is refused with the reason. Its join token is never kept.
 // Strand-confined, except where a method says any thread.
 #pragma once
@@ -50,6 +54,7 @@ class HostJoiner {
   // Runs `task` on the strand once the cluster has formed. Any thread.
   void WhenFormed(Task task);
   bool formed() const { return formed_; }
+  uint64_t incarnation() const { return incarnation_; }
   // Returns UNAVAILABLE while the cluster has no hosts to serve clients with.
   absl::Status CanServe() const;
   void AddTo(StatusReport* report) const;
@@ -57,6 +62,7 @@ class HostJoiner {
  private:
   std::string platform() const;
   void Form();
+  void FormInTime();
   void Admit(LinkId link, HostId host, ::pathways::v1::Hello hello);
   ::pathways::v1::Welcome WelcomeFor(HostId host, const ::pathways::v1::Hello& hello);
 
@@ -66,6 +72,7 @@ class HostJoiner {
   const uint64_t incarnation_;  // identifies this run; hosts show it to each other, and no other process can guess it
   std::map<LinkId, ::pathways::v1::Hello> pending_;  // in the order of their connections
   bool formed_ = false;
+  bool returning_ = false;  // a worker has come that had a place under an earlier controller
   std::vector<Task> when_formed_;
 };
 

@@ -1,0 +1,265 @@
+"""Kills the controller and starts another one at its address. The worker processes stay, with their devices and compiled programs: hosts get their
+places again, and serve new programs, whose results equal jax's own. A controller that was stopped meanwhile and wakes up ends, and says why."""
+
+import ast
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import jax
+import numpy as np
+import pytest
+from cli import CommandLine, end, free_ports
+from conftest import PATIENCE, assert_same, eventually
+from cut_hosts import ask
+from cut_network import Network
+
+from pathways._cluster import command_lines
+
+REPLACED = 3  # the exit status of a controller that another one has replaced
+
+# Collectives over all hosts, on all devices. Then waits, and may be asked for the sum of what it holds.
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def f(v):
+    return jnp.cumsum(jnp.sin(v) @ v.T, axis=0) / (1 + jnp.abs(v).sum())
+
+mesh = Mesh(np.array(jax.devices()), ("x",))
+x = jax.device_put(np.arange(32, dtype=np.float32).reshape(8, 4), NamedSharding(mesh, P("x")))
+print([(d.id, d.host) for d in jax.devices()], flush=True)
+print(np.asarray(jax.jit(f)(x)).tolist(), flush=True)
+for line in sys.stdin:
+    print(float(np.asarray(x).sum()), flush=True)
+"""
+
+# Keeps the devices of all hosts busy with collectives until the cluster fails.
+BUSY = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("x",))
+total = jax.jit(lambda v: v + jnp.sin(v).sum())
+x = jax.device_put(np.arange(8, dtype=np.float32), NamedSharding(mesh, P("x")))
+x = total(x)
+x.block_until_ready()
+print("ready", flush=True)
+try:
+    while True:
+        for _ in range(64):
+            x = total(x)
+        x.block_until_ready()
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+"""
+
+
+def reference(cpu):
+    def f(v):
+        return jax.numpy.cumsum(jax.numpy.sin(v) @ v.T, axis=0) / (1 + jax.numpy.abs(v).sum())
+
+    with jax.default_device(cpu):
+        return np.asarray(jax.jit(f)(np.arange(32, dtype=np.float32).reshape(8, 4)))
+
+
+class Controllers:
+    """Starts controllers by the command line of a cluster's own."""
+
+    def __init__(self, command, folder):
+        self.command, self.folder, self.started = command, folder, []
+        self.pid = command("status")["pid"]
+        self.words = pathlib.Path(f"/proc/{self.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+
+    def word(self, name):
+        """Returns the value of a flag."""
+        return self.words[self.words.index(f"--{name}") + 1]
+
+    def kill_first(self):
+        os.kill(self.pid, signal.SIGKILL)
+        assert eventually(lambda: not pathlib.Path(f"/proc/{self.pid}/exe").exists())
+
+    def start(self, **changed):
+        """Starts another controller. Returns it once it serves, with its addresses for clients and for workers."""
+        number = len(self.started)
+        words = list(self.words)
+        changed["port-file"] = self.folder / f"controller{number}.port"
+        for name, value in changed.items():
+            words[words.index(f"--{name}") + 1] = str(value)
+        with open(self.log(number), "w") as log:
+            process = subprocess.Popen(words, env=self.command.env, stdout=log, stderr=log)
+        self.started.append(process)
+        assert eventually(changed["port-file"].exists), self.log(number).read_text()
+        clients, workers, _ = changed["port-file"].read_text().split()
+        return process, clients, workers
+
+    def log(self, number):
+        return self.folder / f"controller{number}.log"
+
+    def stop(self):
+        for process in self.started:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+
+def hosts(command, *where):
+    return {host["name"]: host for host in command("status", *where)["hosts"]}
+
+
+def formed(command, *where):
+    done = command("status", *where, "--json", check=False)
+    return done.returncode == 0 and json.loads(done.stdout)["state"] == "formed"
+
+
+def check(command, address, cpu):
+    """Runs PROGRAM, compares its results with jax's own, and returns it, still running, with the devices that it sees."""
+    program = command.program(address, PROGRAM)
+    devices, values = program.stdout.readline(), program.stdout.readline()
+    assert values, program.communicate()[1]
+    assert_same(np.array(ast.literal_eval(values), np.float32), reference(cpu), rtol=1e-5, atol=1e-7)
+    return program, ast.literal_eval(devices)
+
+
+def kill(program):
+    program.kill()
+    program.communicate()
+
+
+def test_the_hosts_of_a_killed_controller_serve_the_next_one(tmp_path, cpu):
+    command = CommandLine(tmp_path / "home", PATHWAYS_COMPILE_CACHE="off")
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: command("down", check=False))
+        up = command("up", "--hosts", "2", "--devices", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600")
+        controllers = Controllers(command, tmp_path)
+        stack.callback(controllers.stop)
+        before = hosts(command)
+        first, devices = check(command, up["address"], cpu)
+        busy = command.program(up["address"], BUSY)
+        assert busy.stdout.readline() == "ready\n", busy.communicate()[1]
+        controllers.kill_first()
+        assert "UNAVAILABLE" in busy.stdout.readline()
+        controllers.start(**{"listen-clients": up["address"]})
+        assert eventually(lambda: formed(command)), controllers.log(0).read_text()
+        after = hosts(command)
+        assert {name: host["pid"] for name, host in after.items()} == {name: host["pid"] for name, host in before.items()}
+        again, same_devices = check(command, up["address"], cpu)
+        assert same_devices == devices
+        for name in before:
+            log = (pathlib.Path(up["logs"]) / f"{name}.log").read_text()
+            assert "This worker keeps everything for 10m" in log and "has outlived its controller, and is not compiled again" in log, log
+        assert all(event["text"].endswith("arrays") for event in command("status")["events"] if event["kind"] == "host joined")
+        for program in (first, busy, again):
+            kill(program)
+
+
+class BehindNetworks:
+    """Two hosts of one island, which reach their controller through a network that can lead to another one."""
+
+    def __init__(self, folder):
+        self.command = CommandLine(folder / "home", PATHWAYS_COMPILE_CACHE="off")
+        self.folder, self.networks, self.workers = folder, [], []
+        self.ports = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        self.command("up", "--no-workers", "--hosts", "2", "--listen", self.ports[0], "--listen-workers", self.ports[1], "--listen-proxy", "none",
+                     "--controller-grace", "600", "--host-grace", "600")
+        self.command("token", "create", "--user", "rack", "--role", "worker", "--uses", "2", "--output", str(folder / "rack.token"))
+        for name in ("a", "b"):
+            self.networks.append(Network(self.ports[1]))
+            words = command_lines.worker(f"tcp:{self.networks[-1].address}", name, "i", "cpu", 2, access=["--token-file", folder / "rack.token"],
+                                         advertise="127.0.0.1")
+            with open(folder / f"{name}.log", "w") as log:
+                self.workers.append(subprocess.Popen([str(word) for word in words], env=self.command.env, stdout=log, stderr=log))
+        assert eventually(lambda: formed(self.command)), self.logs()
+        self.controllers = Controllers(self.command, folder)
+        self.command.env["PATHWAYS_TOKEN_FILE"] = self.controllers.word("operator-token-file")  # of the controllers to come; the cluster's record ends with the first
+
+    def logs(self):
+        return "".join((self.folder / f"{name}.log").read_text() for name in ("a", "b"))
+
+    def lead_to(self, address):
+        for network in self.networks:
+            network.redirect(address.removeprefix("tcp:"))
+
+    def stop(self):
+        self.controllers.stop()
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+        for network in self.networks:
+            network.close()
+        self.command("down", check=False)
+
+
+@pytest.fixture
+def behind(tmp_path):
+    cluster = BehindNetworks(tmp_path)
+    yield cluster
+    cluster.stop()
+
+
+def test_a_controller_that_wakes_up_after_it_was_replaced_ends(behind, cpu):
+    """The token lets two hosts join; to return takes no further use of it."""
+    command, controllers = behind.command, behind.controllers
+    controllers.kill_first()
+    old, address, _ = controllers.start()
+    assert eventually(lambda: formed(command, "--address", address)), behind.logs()
+    program, devices = check(command, address, cpu)
+    kill(program)
+    old.send_signal(signal.SIGSTOP)
+    ports = free_ports(2)
+    _, address, workers = controllers.start(**{"listen-clients": f"127.0.0.1:{ports[0]}", "listen-workers": f"127.0.0.1:{ports[1]}"})
+    behind.lead_to(workers)
+    assert eventually(lambda: formed(command, "--address", address)), behind.logs()
+    assert {host["pid"] for host in hosts(command, "--address", address).values()} == {worker.pid for worker in behind.workers}
+    old.send_signal(signal.SIGCONT)
+    assert end(old) == REPLACED
+    assert "another controller has taken the place of this one" in controllers.log(0).read_text()
+    program, same_devices = check(command, address, cpu)
+    assert same_devices == devices
+    kill(program)
+
+
+def test_hosts_tell_a_controller_that_it_was_replaced(behind, cpu):
+    """The controllers have separate folders, so only the hosts can tell. They lose nothing."""
+    command, controllers = behind.command, behind.controllers
+    controllers.kill_first()
+    old, old_address, old_workers = controllers.start()
+    assert eventually(lambda: formed(command, "--address", old_address)), behind.logs()
+    old.send_signal(signal.SIGSTOP)
+    folder = behind.folder / "identity"
+    shutil.copytree(controllers.word("identity"), folder)
+    ports = free_ports(2)
+    moved = {f"{who}-token-file": folder / f"{who}.token" for who in ("operator", "worker", "agent")}
+    _, address, workers = controllers.start(**{"identity": folder, "listen-clients": f"127.0.0.1:{ports[0]}",
+                                               "listen-workers": f"127.0.0.1:{ports[1]}", **moved})
+    command.env["PATHWAYS_TOKEN_FILE"] = str(moved["operator-token-file"])
+    behind.lead_to(workers)
+    assert eventually(lambda: formed(command, "--address", address)), behind.logs()
+    program, _ = check(command, address, cpu)
+    before = hosts(command, "--address", address)
+    old.send_signal(signal.SIGCONT)
+    behind.lead_to(old_workers)
+    assert end(old) == REPLACED
+    assert "a worker at" in controllers.log(0).read_text() and "another controller has taken the place of this one" in controllers.log(0).read_text()
+    behind.lead_to(workers)
+    ask(program)
+    assert program.stdout.readline() == f"{float(np.arange(32).sum())}\n"
+    assert {name: host["id"] for name, host in hosts(command, "--address", address).items()} == {name: host["id"] for name, host in before.items()}
+    kill(program)
+
+
+def test_hosts_that_no_controller_takes_end_with_theirs(tmp_path):
+    command = CommandLine(tmp_path / "home")
+    try:
+        command("up", "--hosts", "2", "--devices", "1", "--listen-proxy", "none", "--controller-grace", "1")
+        before = hosts(command)
+        controllers = Controllers(command, tmp_path)
+        controllers.kill_first()
+        assert eventually(lambda: not any(pathlib.Path(f"/proc/{host['pid']}/exe").exists() for host in before.values()), PATIENCE)
+    finally:
+        command("down", check=False)
