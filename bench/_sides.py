@@ -182,7 +182,7 @@ def two_workers(shared, tls=False):
         security = command_lines.Security(folder / "identity", folder) if tls else command_lines.Security(tls="off")
 
         def start(binary, *arguments):
-            process = subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stderr=subprocess.DEVNULL)
+            process = subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), f"--exit-with-parent={os.getpid()}"], stderr=subprocess.DEVNULL)
             stack.callback(lambda: (process.terminate(), process.wait(30)))
 
         port = folder / "port"

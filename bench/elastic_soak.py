@@ -58,7 +58,7 @@ class Cluster:
 
     def _start(self, binary, *arguments, name):
         with open(self._folder / f"{name}.log", "w") as log:
-            return subprocess.Popen([str(self._binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stdout=log, stderr=log)
+            return subprocess.Popen([str(self._binaries.find(binary)), *map(str, arguments), f"--exit-with-parent={os.getpid()}"], stdout=log, stderr=log)
 
 
 class Training:

@@ -1,4 +1,6 @@
 // floor_server: a front end without a cluster (session.h). Wiring only.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -12,6 +14,7 @@
 #include "pathways/base/process/stop_signal.h"
 
 int main(int argc, char** argv) {
+  const pid_t parent = getppid();
   pw::StopSignal stop;
   std::string port_file;
   int devices = 8;
@@ -37,7 +40,7 @@ int main(int argc, char** argv) {
   const absl::Status written = port_file.empty() ? absl::OkStatus() : pw::WritePortFile(port_file, address);
   std::fprintf(stderr, "floor_server: %s\n", written.ok() ? address.c_str() : std::string(written.message()).c_str());
   if (!written.ok()) return 1;
-  stop.Wait(/*exit_with_parent=*/true);
+  stop.Wait(parent);
   server->Shutdown(std::chrono::system_clock::now());
   return 0;
 }

@@ -37,7 +37,7 @@ struct Options {
   pw::FrontDoorOptions door;
   pw::MetricsFlags metrics;
   int notices = -1;
-  bool exit_with_parent = false;
+  int exit_with_parent = 0;  // a process id
 };
 
 std::string NetworkName() {
@@ -56,7 +56,7 @@ void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareMetrics(&options->metrics, flags);
   flags->Add("notices", &options->notices, "FD",
              "an open file, the program's standard error: gets a line when the connection to the controller is lost");
-  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+  flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {

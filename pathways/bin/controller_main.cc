@@ -94,7 +94,7 @@ struct Options {
   absl::Duration profile_duration = absl::Seconds(5);
   int64_t profile_limit = int64_t{256} << 20;
   bool own_workers = false;
-  bool exit_with_parent = false;
+  int exit_with_parent = 0;  // a process id
   bool version = false;
 };
 
@@ -197,7 +197,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "how long workers keep their programs and arrays after the end of this controller, and wait for another one at its address; 0: "
              "they free them at once");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
-  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+  flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
   DeclareQuestions(options, flags);
   flags->Add("version", &options->version, "print the version");
 }

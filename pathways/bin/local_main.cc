@@ -18,13 +18,13 @@ namespace {
 struct Options {
   pw::LocalClusterOptions local;
   pw::FrontDoorOptions door;
-  bool exit_with_parent = false;
+  int exit_with_parent = 0;  // a process id
 };
 
 void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareFrontDoor(&options->door, flags);
   pw::DeclareLocalCluster(&options->local, flags);
-  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+  flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {

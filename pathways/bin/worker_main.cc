@@ -38,7 +38,7 @@ namespace {
 struct Options {
   pw::DeviceHostOptions host;
   pw::MetricsFlags metrics;
-  bool exit_with_parent = false;
+  int exit_with_parent = 0;  // a process id
   int simulated_hosts = 0;
   int hosts_per_island = 0;
   double simulated_flops = 0;
@@ -63,7 +63,7 @@ void Declare(Options* options, pw::Flags* flags) {
              "keeps arrays that clients save to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT, or DIR/users/USER/gs/BUCKET/OBJECT; "
              "default: "
              "such saves fail");
-  flags->Add("exit-with-parent", &options->exit_with_parent, "stop when the process that started this one ends");
+  flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
   flags->Add("simulated-hosts", &options->simulated_hosts, "N",
              "simulate this many hosts (host0, host1, ...) with --devices devices each: programs are compiled for their "
              "shapes, results are zeros");

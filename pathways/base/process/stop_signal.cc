@@ -8,12 +8,13 @@
 
 #include <cerrno>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 
 namespace pw {
 
-StopSignal::StopSignal() : parent_(getppid()), parent_fd_(static_cast<int>(syscall(SYS_pidfd_open, parent_, 0))) {
+StopSignal::StopSignal() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
@@ -23,14 +24,16 @@ StopSignal::StopSignal() : parent_(getppid()), parent_fd_(static_cast<int>(sysca
   PW_CHECK(signal_fd_ >= 0);
 }
 
-StopSignal::~StopSignal() {
-  close(signal_fd_);
-  if (parent_fd_ >= 0) close(parent_fd_);
-}
+StopSignal::~StopSignal() { close(signal_fd_); }
 
-std::string StopSignal::Wait(bool exit_with_parent) {
-  if (exit_with_parent && (parent_fd_ < 0 || getppid() != parent_)) return "the parent process has ended";
-  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {exit_with_parent ? parent_fd_ : -1, POLLIN, 0}};
+std::string StopSignal::Wait(pid_t parent) {
+  const int parent_fd = parent > 0 ? static_cast<int>(syscall(SYS_pidfd_open, parent, 0)) : -1;
+  const auto close_parent = absl::MakeCleanup([parent_fd] {
+    if (parent_fd >= 0) close(parent_fd);
+  });
+  // The second test, after the first: a process that is still the parent is the one that the descriptor is of.
+  if (parent > 0 && (parent_fd < 0 || getppid() != parent)) return "the parent process has ended";
+  pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {parent_fd, POLLIN, 0}};
   while (poll(fds, 2, -1) < 0 && errno == EINTR) {
   }
   if (fds[1].revents != 0) return "the parent process has ended";

@@ -2,10 +2,10 @@
 //
 //   StopSignal stop;             // first thing in main, before any thread starts: threads inherit the blocked signals
 //   ... start everything ...
-//   PW_LOG_INFO << stop.Wait(exit_with_parent);
+//   PW_LOG_INFO << stop.Wait(parent);
 //
 // It watches the parent through a file descriptor, not through a death signal: a death signal fires when the parent *thread*
-// that started this process ends.
+// that started this process ends. The parent says who it is: if it ended before this process looked, the kernel would name another one.
 #pragma once
 
 #include <sys/types.h>
@@ -20,12 +20,11 @@ class StopSignal {
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
 
-  // Blocks until the process should stop. Returns the reason in words.
-  std::string Wait(bool exit_with_parent);
+  // Blocks until the process should stop. Returns the reason in words. `parent`: the process that started this one, whose end stops it, too;
+  // 0: its end does not.
+  std::string Wait(pid_t parent);
 
  private:
-  const pid_t parent_;
-  int parent_fd_;  // readable when the parent has ended; -1: it could not be opened
   int signal_fd_;
 };
 

@@ -14,7 +14,24 @@ TEST(StopSignalTest, ATerminatedProcessStopsInOrder) {
   if (child == 0) {
     StopSignal stop;
     raise(SIGTERM);  // blocked: the signal waits in the descriptor
-    _exit(stop.Wait(false) == "signal SIGTERM" ? 17 : 1);
+    _exit(stop.Wait(0) == "signal SIGTERM" ? 17 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 17);
+}
+
+TEST(StopSignalTest, AParentThatHasEndedBeforeTheChildLooksEndsIt) {
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  ASSERT_EQ(waitpid(ended, nullptr, 0), ended);
+  const pid_t child = fork();
+  if (child == 0) {
+    StopSignal stop;
+    const bool gone = stop.Wait(ended) == "the parent process has ended";
+    const bool another = stop.Wait(1) == "the parent process has ended";  // it lives, and is not the parent
+    _exit(gone && another ? 17 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -28,11 +45,12 @@ TEST(StopSignalTest, TheEndOfTheParentEndsTheChild) {
   ASSERT_EQ(pipe(done), 0);
   const pid_t parent = fork();
   if (parent == 0) {
+    const pid_t self = getpid();
     if (fork() == 0) {
       StopSignal stop;
       char c = 'r';
       if (write(ready[1], &c, 1) != 1) _exit(1);
-      c = stop.Wait(true) == "the parent process has ended" ? 'p' : 's';
+      c = stop.Wait(self) == "the parent process has ended" ? 'p' : 's';
       _exit(write(done[1], &c, 1) == 1 ? 0 : 1);
     }
     char c;

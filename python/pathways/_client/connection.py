@@ -117,7 +117,7 @@ class _Endpoint:
         if directory or self.files:
             args += ["--shared-directory", directory or self.files]
         self.callback_socket = self.folder / "callbacks.sock"
-        args += ["--callback-socket", self.callback_socket, "--exit-with-parent"]
+        args += ["--callback-socket", self.callback_socket, processes.ends_with_this_one()]
         self.door = processes.Process(f"pathways-{name}", args, self.folder / f"{name}.log", pass_fds=pass_fds)
         self.address = processes.wait_for(
             lambda: processes.read_port_file(port_file), [self.door], local.START_SECONDS, f"the {_NAMES.get(name, name)} did not start")

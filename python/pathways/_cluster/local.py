@@ -179,7 +179,7 @@ class Cluster:
         if self.heartbeat:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
-            args.append("--exit-with-parent")
+            args.append(processes.ends_with_this_one())
         self.processes.append(processes.Process("pathways-controller", args, self._log("controller")))
         clients, workers = processes.wait_for(
             lambda: addresses.read_ports(port_file), self.processes, START_SECONDS, "the controller did not start")
@@ -191,7 +191,7 @@ class Cluster:
         args = [*command_lines.agent(self.address, self.listen_proxy, port_file, access=self.security.flags("agent")),
                 *self._metrics("agent", len(self.shape.placement()) + 1)]
         if self.owned:
-            args.append("--exit-with-parent")
+            args.append(processes.ends_with_this_one())
         self.processes.append(processes.Process("pathways-agent", args, self._log("agent")))
         return lambda: processes.read_port_file(port_file)
 
@@ -252,7 +252,7 @@ class Cluster:
         if self.simulated is not None:
             args = [*simulated.workers(self.workers_address, self.shape, self.simulated), *self.security.flags("worker")]
             if self.owned:
-                args.append("--exit-with-parent")
+                args.append(processes.ends_with_this_one())
             self.processes.append(processes.Process("pathways-worker of the simulated hosts", args, self._log("hosts"), simulated.environment()))
             return
         hosts = len(self.shape.placement())
@@ -266,7 +266,7 @@ class Cluster:
                                         island_hosts=command_lines.island_hosts(self.platform, self.shape.hosts))
             args += ["--exit-with-controller", *self._metrics(host, number)]
             if self.owned:
-                args.append("--exit-with-parent")
+                args.append(processes.ends_with_this_one())
             self.processes.append(processes.Process(f"pathways-worker {host}", args, self._log(host)))
 
     def _formed(self):

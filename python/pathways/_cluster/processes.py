@@ -54,6 +54,11 @@ def _get_spawner():
         return _spawner
 
 
+def ends_with_this_one():
+    """Returns the flag of our programs that ends them with the process that starts them, this one."""
+    return f"--exit-with-parent={os.getpid()}"
+
+
 class Process:
     """One child process and its log."""
 

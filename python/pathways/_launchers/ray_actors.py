@@ -33,7 +33,7 @@ class _Actor:
 
     def _start(self, name, args, spec, log):
         self._stopping = False
-        self.child = processes.Process(name, [*args, "--exit-with-parent"], log)
+        self.child = processes.Process(name, [*args, processes.ends_with_this_one()], log)
         threading.Thread(target=self._watch, name="pathways-watch", daemon=True).start()
 
     def _watch(self):

@@ -45,7 +45,7 @@ def _start_controller(folder, spec, shape, address):
     args = command_lines.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
                                     spec["spill"], spec["dispatch"], spec["hang_limit"], security=_security(folder, spec), on_hang=spec["on_hang"], client_grace=spec["client_grace"],
                                     host_grace=spec["host_grace"], controller_grace=spec["controller_grace"])
-    process = processes.Process("pathways-controller", [*args, "--exit-with-parent"], folder / "controller.log")
+    process = processes.Process("pathways-controller", [*args, processes.ends_with_this_one()], folder / "controller.log")
     ports = processes.wait_for(lambda: addresses.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
     return process, *(addresses.reachable(port, address) for port in ports)
 
@@ -55,7 +55,7 @@ def _start_agent(folder, spec, controller):
     port_file = folder / "agent.port"
     args = command_lines.agent(controller, processes.read_port_file(port_file) or spec["listen_proxy"], port_file,
                                access=_security(folder, spec).flags("agent"))
-    return processes.Process("pathways-agent", [*args, "--exit-with-parent"], folder / "agent.log")
+    return processes.Process("pathways-agent", [*args, processes.ends_with_this_one()], folder / "agent.log")
 
 
 def _tell(folder, ready):
@@ -142,7 +142,7 @@ def main(argv):
                                     max(len(shape.placement()) + 2, command_lines.MOST_HOSTS), address, spec["checksum"], spec["memory_limit"],
                                     host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_security(folder, spec).flags("worker"),
                                     island_hosts=command_lines.island_hosts(spec["platform"], shape.hosts))
-        return processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", "--exit-with-parent"], folder / f"{name}.log")
+        return processes.Process(f"pathways-worker {name}", [*args, "--exit-with-controller", processes.ends_with_this_one()], folder / f"{name}.log")
 
     return supervise(start_worker, controller, agent)
 

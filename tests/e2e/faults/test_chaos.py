@@ -110,7 +110,7 @@ class World:
 
     def _start(self, binary, *arguments, name):
         log = open(self.folder / f"{name}.log", "w")
-        return subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), "--exit-with-parent"], stdout=log, stderr=log)
+        return subprocess.Popen([str(binaries.find(binary)), *map(str, arguments), f"--exit-with-parent={os.getpid()}"], stdout=log, stderr=log)
 
     def wait(self, what, condition):
         deadline = time.monotonic() + SETTLE_SECONDS
