@@ -125,6 +125,11 @@ class Importer {
           body.create<WhileOp>(location, types, inputs[0],
                                mlir::FlatSymbolRefAttr::get(programs_[node.branches[0]].getSymNameAttr()), inputs.drop_front());
       values_.append(loop.getOutputs().begin(), loop.getOutputs().end());
+      continue;
+    }
+    if (node.kind == NodeKind::kRoute) {
+      auto route = body.create<RouteOp>(location, types, node.back, static_cast<uint32_t>(node.groups), inputs);
+      values_.append(route.getOutputs().begin(), route.getOutputs().end());
       return;
     }
     if (node.kind != NodeKind::kSelect) {

@@ -287,6 +287,7 @@ LogicalResult WhileOp::verify() {
 PW_CHECK_TYPES(ArgOp)
 PW_CHECK_TYPES(TransferOp)
 PW_CHECK_TYPES(ResultOp)
+PW_CHECK_TYPES(RouteOp)
 #undef PW_CHECK_TYPES
 
 LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection& symbols) {

@@ -168,6 +168,25 @@ def Pw_HostComputeOp : Pw_ArrayOp<"host_compute", [HasParent<"ProgramOp">]> {
   let hasVerifier = 1;
 }
 
+def Pw_RouteOp : Pw_ArrayOp<"route", [HasParent<"ProgramOp">]> {
+  let summary = "move rows between hosts to where values say";
+  let description = [{
+    Without `back`, the inputs are the source rows, and for each row its expert. The outputs are the rows of each group of experts, and maybe the
+    slots and counts of each group. With `back`, the inputs are the rows and slots of each group, and the output is the rows where they came from
+    (proto/pathways/v1/program.proto). The controller cuts a client's program into parts at such nodes, and lowers only the parts
+    (pathways/program/cut.h). `pw-lower-to-hosts` rejects the nodes themselves.
+
+    ```mlir
+    %2 = pw.route 1 groups (%0, %1) : (!pw.array<f32[8, 4] @m0 tiles [2, 1]>, !pw.array<s32[8] @m0 tiles [2]>) -> !pw.array<f32[2, 8, 4] @m1 tiles [2, 1, 1]>
+    ```
+  }];
+  let arguments = (ins UnitAttr:$back, I32Attr:$groups, Variadic<Pw_Array>:$inputs);
+  let results = (outs Variadic<Pw_Array>:$outputs);
+  let assemblyFormat = [{
+    (`back` $back^)? $groups `groups` `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)
+  }];
+}
+
 def Pw_SelectOp : Pw_ArrayOp<"select", [HasParent<"ProgramOp">]> {
   let summary = "run one of several branches, chosen by a value";
   let description = [{

@@ -1,6 +1,6 @@
 // Cut: a program with waiting nodes, divided into steps. Waiting nodes are HostCalls (calls of the client's Python functions), Selects
-// (one of several branches runs) and HostComputes (Python functions on hosts). The first two cannot be dispatched before the values of their
-// inputs are known. A HostCompute can, but takes a time that nobody predicts, while the devices should do other work: the nodes after it are
+// (one of several branches runs), HostComputes (Python functions on hosts) and Routes (rows go where values say). The first two cannot be dispatched before the values of their
+// inputs are known. The others can, but take a time that nobody predicts, while the devices should do other work: the nodes after it are
 // granted when it has ended. A step is a waiting node or a *part*: a program without waiting nodes, which is dispatched as a whole like any
 // other. The controller runs the steps (controller/session/runs/program_steps.h).
 //

@@ -9,6 +9,7 @@
 #include "pathways/base/status_macros.h"
 #include "pathways/base/unreachable_host.h"
 #include "pathways/program/op_sharding.h"
+#include "pathways/program/route.h"
 
 namespace pw::program {
 namespace {
@@ -130,6 +131,8 @@ class Parser {
         return FillHostCompute(proto.host_compute(), node);
       case v1::ProgramNode::kWhileLoop:
         return FillWhile(proto.while_loop(), node);
+      case v1::ProgramNode::kRoute:
+        return FillRoute(proto.route(), node);
       case v1::ProgramNode::KIND_NOT_SET:
         return Bad("it is of no known kind");
     }
@@ -210,6 +213,20 @@ class Parser {
     const auto [known, is_new] = functions_.try_emplace(node.executable, node.takes, node.outputs);
     if (is_new || (Same(known->second.first, node.takes) && Same(known->second.second, node.outputs))) return absl::OkStatus();
     return Bad(absl::StrCat("the Python function ", node.function, " is called with other types than by another node"));  // PR-3
+  }
+
+  absl::Status FillRoute(const v1::ProgramNode::Route& proto, Node& node) {
+    node.kind = NodeKind::kRoute;
+    node.back = proto.back();
+    node.groups = static_cast<int>(std::min<uint32_t>(proto.groups(), kMaxInputs));
+    for (uint32_t input : proto.inputs()) PW_RETURN_IF_ERROR(AddInput(input, node));
+    if (proto.takes_size() != proto.inputs_size())
+      return Bad(absl::StrCat("a route has ", proto.inputs_size(), " inputs and ", proto.takes_size(), " types of inputs"));
+    for (const v1::ProgramNode::Type& type : proto.takes()) {
+      PW_ASSIGN_OR_RETURN(node.takes.emplace_back(), MakeSpec(type));
+    }
+    PW_RETURN_IF_ERROR(AddOutputs(proto.outputs(), node));
+    return ShapeOfRoute(node).status();
   }
 
   static bool Same(const Specs& a, const Specs& b) {

@@ -27,7 +27,7 @@
 
 namespace pw::program {
 
-enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect, kHostCompute, kWhile };
+enum class NodeKind { kArg, kCompute, kTransfer, kResult, kHostCall, kSelect, kHostCompute, kWhile, kRoute };
 
 struct Node {
   NodeKind kind = NodeKind::kArg;
@@ -43,13 +43,16 @@ struct Node {
   uint64_t callback = 0;                                           // of a HostCall
   std::string function;                                            // of a HostCall or HostCompute: its name, for messages
   std::vector<int> branches;                                       // of a Select (input 0 is the index); of a While: its turn
-  std::vector<std::shared_ptr<const buffers::ArraySpec>> takes;    // of a HostCompute: its inputs
+  std::vector<std::shared_ptr<const buffers::ArraySpec>> takes;    // of a HostCompute or Route: its inputs
   std::vector<std::shared_ptr<const buffers::ArraySpec>> outputs;  // of a node that waits
+  int groups = 0;                                                  // of a Route: groups of experts
+  bool back = false;                                               // of a Route
   int number = -1;  // the node's number in messages, if it is not its position (program/cut.h)
 
   // Returns whether this is a waiting node: the nodes that read its outputs wait for their values (program/cut.h).
   bool waits() const {
-    return kind == NodeKind::kHostCall || kind == NodeKind::kSelect || kind == NodeKind::kHostCompute || kind == NodeKind::kWhile;
+    return kind == NodeKind::kHostCall || kind == NodeKind::kSelect || kind == NodeKind::kHostCompute || kind == NodeKind::kWhile ||
+           kind == NodeKind::kRoute;
   }
   // The number of inputs of a While that are the same in each turn. Before them is the predicate, after them the carry.
   int constants() const { return static_cast<int>(inputs.size()) - 1 - num_outputs; }

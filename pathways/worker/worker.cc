@@ -98,10 +98,11 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
               [this](uint64_t graph) { return housekeeping_.runtime().FindPart({dataflow::kControllerHost, graph}); }}),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes, &host_quota_),
+      routes_(&context_, &arrays_, &host_memory_, &host_quota_, [this] { return &housekeeping_.runtime(); }),
       files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes, &host_quota_),
       profiles_(&context_, environment.runtime, environment.compile_pool),
       tracing_(&context_.recorder(), &profiles_),
-      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), program_nodes_.Operators()) {
+      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), OperatorsOfPrograms()) {
   peers_.transfers().set_checksum(checksum_);
   if (!environment.shares_memory) return;
   if (environment.transport != nullptr) {
@@ -216,6 +217,12 @@ void Worker::SetPeers(const v1::Peers& peers) {
   programs_.SetPeers(peers);
   peers_.SetPeers(peers);
   reports_.SetPeers(peers);
+}
+
+dataflow::Operators Worker::OperatorsOfPrograms() {
+  dataflow::Operators operators = program_nodes_.Operators();
+  routes_.AddTo(&operators);
+  return operators;
 }
 
 Housekeeping::Duties Worker::MakeDuties() {

@@ -32,6 +32,7 @@
 #include "pathways/worker/lanes/client_lanes.h"
 #include "pathways/worker/python/functions.h"
 #include "pathways/worker/repeated_commands.h"
+#include "pathways/worker/route/routes.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/host_memory.h"
@@ -127,6 +128,7 @@ class Worker {
   void Release(const pathways::v1::Release& command);
   void ReleaseOwner(SessionId session);
   Housekeeping::Duties MakeDuties();
+  dataflow::Operators OperatorsOfPrograms();
 
   // State that the parts below share.
   WorkerContext context_;
@@ -155,6 +157,7 @@ class Worker {
   Loops loops_;
   ReportPath reports_;
   Moves moves_;
+  Routes routes_;
   ArrayFiles files_;
   Profiles profiles_;
   Tracing tracing_;

@@ -27,7 +27,7 @@ _SLICES = ("InfeasibleSlice", "SliceError", "SliceTimeout", "VirtualDeviceSet", 
 _ELASTIC = ("Elastic", "elastic")
 _PIPELINES = ("Pipeline", "PipelineState", "pipeline")
 _PUBLISHED = ("PublishError", "publish", "published", "withdraw")
-__all__ = ["__version__", "cond", "data", "program", "seats", "set_share", "switch", "while_loop", *_ELASTIC, *_PIPELINES, *_PUBLISHED, *_SLICES]
+__all__ = ["__version__", "cond", "data", "program", "route", "seats", "set_share", "switch", "while_loop", *_ELASTIC, *_PIPELINES, *_PUBLISHED, *_SLICES]
 
 
 def __getattr__(name):  # importing pathways does not import jax; these attributes do
@@ -43,6 +43,10 @@ def __getattr__(name):  # importing pathways does not import jax; these attribut
         from pathways._program.loop import while_loop
 
         return while_loop
+    if name == "route":
+        from pathways._program.route import route
+
+        return route
     if name == "data":
         from pathways._data.batches import data
 

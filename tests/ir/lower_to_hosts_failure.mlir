@@ -24,6 +24,13 @@ pw.program @f {
 // -----
 pw.virtual_devices [0] hosts [0]
 pw.mesh @m0 size 1 virtual [0]
+pw.program @f {
+  // expected-error@+1 {{pw.route waits for a value: the controller cuts a program there into parts, which can be lowered}}
+  pw.route 1 groups () : () -> ()
+}
+// -----
+pw.virtual_devices [0] hosts [0]
+pw.mesh @m0 size 1 virtual [0]
 pw.executable @e0 0 "f" on @m0 : () -> ()
 pw.program @f {
   %0 = pw.arg 0 : !pw.array<s32[] @m0>

@@ -52,6 +52,10 @@ pw.program @f {
   // CHECK: pw.while %[[P:.*]] do @turn(%[[B]], %[[C]]#0) : <pred[] @m2>, (!pw.array<pred[] @m0>, !pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
   %9 = pw.transfer %1 : !pw.array<pred[] @m0> to !pw.array<pred[] @m2>
   %10 = pw.while %9 do @turn(%1, %2#0) : !pw.array<pred[] @m2>, (!pw.array<pred[] @m0>, !pw.array<f32[4, 8] @m0>) -> !pw.array<f32[4, 8] @m0>
+  // CHECK: %[[R:.*]]:3 = pw.route 1 groups(%[[D]], %[[I]]) : (!pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">, !pw.array<s32[] @m2>) -> (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>, !pw.array<s32[1] @m2>)
+  %11:3 = pw.route 1 groups (%3, %5) : (!pw.array<f32[4, 8] @m1 tiles [2, 2] order [3, 1, 0, 2] memory "pinned_host">, !pw.array<s32[] @m2>) -> (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>, !pw.array<s32[1] @m2>)
+  // CHECK: pw.route back 1 groups(%[[R]]#0, %[[R]]#1) : (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>) -> !pw.array<f32[4, 8] @m0>
+  %12 = pw.route back 1 groups (%11#0, %11#1) : (!pw.array<f32[1, 4, 8] @m2>, !pw.array<s32[1, 4] @m2>) -> !pw.array<f32[4, 8] @m0>
   // CHECK: pw.result %[[E]] : <s64[2] @m1 memory "pinned_host">
   pw.result %6 : !pw.array<s64[2] @m1 memory "pinned_host">
 }

@@ -11,7 +11,7 @@ ROOMS = {
     "base": ["", "memory", "process", "threads"],
     "net": ["", "sockets", "tls", "asio", "shared", "in_memory", "resumable"],
     "dataflow": ["graph", "progress", ""],
-    "worker": ["store", "lanes", "transfer", "files", "python", "execute", "housekeeping", ""],
+    "worker": ["store", "lanes", "transfer", "route", "files", "python", "execute", "housekeeping", ""],
     "controller": ["", "names", "scheduling", "hosts", "housekeeping", "arrays", "programs", "session", "slices", "cluster"],
     "controller/cluster": ["context", "observation", "clients", "links", "worlds", "members", "status", ""],
     "controller/session": ["context", "arrays", "executables", "publications", "runs", "moves", ""],

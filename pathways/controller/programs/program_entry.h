@@ -14,11 +14,25 @@
 #include "pathways/controller/scheduling/program_stages.h"
 #include "pathways/controller/session.h"
 #include "pathways/dispatch/lower_program.h"
+#include "pathways/dispatch/plan_route.h"
 #include "pathways/gang/options.h"
 #include "pathways/program/cut.h"
 #include "pathways/program/program.h"
 
 namespace pw::controller {
+
+// A Route node's graph on its hosts. Whoever drops it last removes it from them.
+struct InstalledRoute {
+  InstalledRoute() = default;
+  InstalledRoute(const InstalledRoute&) = delete;
+  ~InstalledRoute() {
+    if (on_gone) on_gone();
+  }
+
+  dispatch::RoutePlan plan;
+  dataflow::GraphId graph;
+  std::function<void()> on_gone;
+};
 
 struct ProgramEntry {
   ProgramEntry() = default;
@@ -58,8 +72,9 @@ struct ProgramEntry {
     std::vector<Places> places;                                // for each value the places of its shards, for the current mapping
     std::vector<HostId> hosts;                                 // the hosts of all places, ascending
     std::vector<NameNeed> needs;                               // of each step
-    std::vector<std::shared_ptr<ProgramEntry>> parts;          // by number
-    std::vector<std::shared_ptr<ProgramEntry>> branches;       // by number: all branches that its nodes may choose
+    std::vector<std::shared_ptr<const InstalledRoute>> routes;  // of each step; null: it is no route
+    std::vector<std::shared_ptr<ProgramEntry>> parts;           // by number
+    std::vector<std::shared_ptr<ProgramEntry>> branches;        // by number: all branches that its nodes may choose
 
     // Returns a need with room for a run of any of these branches.
     NameNeed LargestOf(const std::vector<int>& which) const {

@@ -42,6 +42,9 @@ absl::Status AtUserOf(const Program& program, const absl::flat_hash_set<DeviceId
       case NodeKind::kCompute:
       case NodeKind::kHostCompute:
         return any(proto.executables(node.executable).devices());
+      case NodeKind::kRoute:
+        return std::any_of(node.outputs.begin(), node.outputs.end(),
+                           [&](const auto& output) { return any(output->sharding.devices()); });
       default:
         return false;
     }

@@ -48,7 +48,8 @@ class Housekeeping {
 
   void SetCoalescing(const pathways::v1::HostConfig::Coalescing& coalescing);
   pathways::v1::MetricsReport::Dataflow Counters() const;
-  const dataflow::Runtime& runtime() const { return runtime_; }  // for tests
+  dataflow::Runtime& runtime() { return runtime_; }
+  const dataflow::Runtime& runtime() const { return runtime_; }
 
  private:
   DataflowLinks links_;

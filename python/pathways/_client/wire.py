@@ -96,6 +96,10 @@ def while_loop(location, predicate, inputs, types, turn):
     return _node(location, 40, _int(1, predicate) + _ints(2, inputs) + _messages(3, types) + _int(4, turn))
 
 
+def route(location, back, inputs, takes, types, groups):
+    return _node(location, 60, _int(1, back) + _ints(2, inputs) + _messages(3, takes) + _messages(4, types) + _int(5, groups))
+
+
 def branch(name, nodes):
     return bytes_field(1, name) + _messages(2, nodes)
 

@@ -74,6 +74,22 @@ def with_devices(sharding, devices):
     return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
 
 
+def by_rows(sharding, rank, other_rank):
+    """Returns the sharding for arrays of another rank, cut in the same way along their first dimension; None if it cuts arrays of `rank` along others."""
+    if sharding.num_devices == 1 or sharding.is_fully_replicated:
+        return sharding
+    if isinstance(sharding, NamedSharding):
+        if any(axis is not None and axis != () for axis in sharding.spec[1:]):
+            return None
+        return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:1]), memory_kind=sharding.memory_kind)
+    written = placement.partition(sharding, rank).to_proto()
+    ways = list(written.tile_assignment_dimensions)
+    if any(way != 1 for way in ways[1:rank]):
+        return None
+    written.tile_assignment_dimensions = ways[:1] + [1] * (other_rank - 1) + ways[rank:]
+    return GSPMDSharding(placement.devices_of(sharding), written, memory_kind=sharding.memory_kind)
+
+
 def leaves_open(sharding):
     """Whether the compiler chooses the sharding or a part of it."""
     if is_unspecified(sharding):

@@ -20,8 +20,8 @@ from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 from pathways._callbacks import callbacks
 from pathways._jax import placement, public
 from pathways._client import doors, wire
-from pathways._program import cost, host_functions, lowering, meshes, tokens, waiting
-from pathways._program.nodes import Argument, HostCall, HostCompute, Node, Value, While, physical
+from pathways._program import cost, host_functions, lowering, meshes, route_nodes, tokens, waiting
+from pathways._program.nodes import Argument, HostCall, HostCompute, Node, Route, Value, While, physical
 
 
 class Graph:
@@ -41,6 +41,7 @@ class Graph:
         self._numbers = {}       # (sharding, rank, type of random keys) -> the sharding's number
         self._sharding_bytes = []
         self._argument_of = {}   # Value -> Argument
+        self.route_sources = {}  # Value that says where rows go -> (sharding of the rows, their rank)
         self._transfers = {}     # (value, number of the sharding) -> Value
         self._inner = {}         # id of a jaxpr -> the devices named inside
         self._lowered = {}       # key of a computation -> (executable, output shardings, kept inputs, constants, ordered effects)
@@ -158,6 +159,8 @@ class Graph:
             return
         if eqn.primitive is host_functions.call_p:
             return host_functions.add(self, eqn, env, location)
+        if route_nodes.is_route(eqn):
+            return route_nodes.add(self, eqn, env, location)
         if waiting.is_waiting(eqn):
             return waiting.add(self, eqn, env, location)
         # Literals become constants in the equation's module.
@@ -322,6 +325,9 @@ class Graph:
             where = _at(node.location, f"{node.waits.name} on the hosts of {meshes.named(self.executable_devices[node.executable])}")
             takes = [wire.type_(*self._type(value, "an argument of a function on hosts")) for value in node.inputs]
             return wire.host_compute(where, node.executable, inputs, takes, types, node.waits.name)
+        if isinstance(node.waits, Route):
+            takes = [wire.type_(*self._type(value, "an array to route")) for value in node.inputs]
+            return wire.route(_at(node.location, "route back" if node.waits.back else "route"), node.waits.back, inputs, takes, types, node.waits.groups)
         graphs = [node.waits.turn] if isinstance(node.waits, While) else node.waits.branches
         numbers = []
         for branch in graphs:

@@ -38,7 +38,7 @@ class Node:
     outputs: list
     executable: int = -1  # -1: a transfer
     donated: tuple = ()   # the inputs that it may overwrite
-    waits: Any = None     # a HostCall, Select or While, which have no executable, or a HostCompute
+    waits: Any = None     # a HostCall, Select, While or Route, which have no executable, or a HostCompute
 
     @property
     def is_transfer(self):
@@ -60,6 +60,15 @@ class HostCall:
 class HostCompute:
     """A call of a Python function on the hosts of its devices. The function is the node's executable."""
     name: str
+
+
+@dataclasses.dataclass(eq=False)
+class Route:
+    """Rows that hosts send to where values say. Out: from the first input, to where the second says. Back: from the experts."""
+    back: bool
+    groups: int
+    experts: int
+    capacity: int
 
 
 @dataclasses.dataclass(eq=False)

@@ -31,6 +31,11 @@ def passed(node):
     return sum(shard_bytes(value) * len(value.sharding.device_set) for value in [*node.inputs, *node.outputs])
 
 
+def routed(node):
+    """Returns the most bytes of rows that a route may send."""
+    return sum(cost.bytes_of(value.aval) for value in node.inputs[:node.waits.groups if node.waits.back else 1])
+
+
 def human(count):
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":

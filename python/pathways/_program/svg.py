@@ -13,7 +13,7 @@ import dataclasses
 from xml.sax.saxutils import escape, quoteattr
 
 from pathways._program import meshes, sizes
-from pathways._program.nodes import HostCall, HostCompute, While
+from pathways._program.nodes import HostCall, HostCompute, Route, While
 
 BOX_WIDTH, BOX_HEIGHT, LANE_WIDTH, ROW_HEIGHT, MARGIN, HEADER, DOT = 190, 40, 290, 86, 30, 40, 4
 FILLS = ("#dbeafe", "#dcfce7", "#fef3c7", "#fce7f3", "#ede9fe", "#cffafe", "#ffedd5", "#e5e7eb")
@@ -31,7 +31,7 @@ STYLE = """
 
 @dataclasses.dataclass(eq=False)
 class Box:
-    kind: str           # "arguments", "compute", "transfer", "function", "host", "select", "results"
+    kind: str           # "arguments", "compute", "transfer", "function", "route", "host", "select", "results"
     title: str
     note: str
     devices: tuple      # ids
@@ -95,6 +95,9 @@ def _boxes_and_edges(graph, flops_of):
         elif isinstance(node.waits, HostCompute):
             devices = tuple(sorted(device.id for device in graph.executable_devices[node.executable]))
             box = Box("function", node.waits.name, f"on the hosts, {sizes.human(sizes.passed(node))}", devices, node.location)
+        elif isinstance(node.waits, Route):
+            devices = ids((node.outputs if node.waits.back else node.inputs)[0])
+            box = Box("route", "route back" if node.waits.back else "route", f"at most {sizes.human(sizes.routed(node))}", devices, node.location)
         elif node.waits is not None:
             at = (node.outputs or node.inputs)[:1]
             devices = ids(at[0]) if at else ()

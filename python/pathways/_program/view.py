@@ -3,7 +3,7 @@
 import dataclasses
 
 from pathways._program import meshes, sizes, svg
-from pathways._program.nodes import HostCall, HostCompute, While
+from pathways._program.nodes import HostCall, HostCompute, Route, While
 
 
 @dataclasses.dataclass
@@ -27,12 +27,13 @@ class ProgramView:
         """Returns one line for each node, with devices, types, sizes and the user's source line, then one line for each device."""
         graph = self._graph
         functions = [node for node in graph.nodes if isinstance(node.waits, HostCompute)]
-        waits = sum(n.waits is not None for n in graph.nodes) - len(functions)
+        routes = sum(isinstance(node.waits, Route) for node in graph.nodes)
+        waits = sum(n.waits is not None for n in graph.nodes) - len(functions) - routes
         computations = sum(n.executable >= 0 for n in graph.nodes) - len(functions)
         different = len(graph.executables) - graph.count_host_functions()
         lines = [f"program {graph.name}: {len(graph.arguments)} arguments, {computations} computations "
                  f"({different} different), {sum(n.is_transfer for n in graph.nodes)} transfers, "
-                 + (f"{len(functions)} functions on hosts, " if functions else "") + (f"{waits} that wait for values, " if waits else "")
+                 + (f"{len(functions)} functions on hosts, " if functions else "") + (f"{routes} routes, " if routes else "") + (f"{waits} that wait for values, " if waits else "")
                  + f"{len(graph.results)} results"]
         lines += self._lines(graph, "  ")
         for device, use in self.per_device().items():
@@ -59,6 +60,9 @@ class ProgramView:
             elif isinstance(node.waits, While):
                 branches = [node.waits.turn]
                 what = f"while {inputs[0]} {node.waits.turn.name}({', '.join(inputs[1:])})  # "
+            elif isinstance(node.waits, Route):
+                back, experts = node.waits.back, f"{node.waits.experts} experts of capacity {node.waits.capacity}"
+                what = f"route {f'back from {experts}' if back else f'to {experts}'}({', '.join(inputs)})  # at most {sizes.human(sizes.routed(node))}, "
             else:
                 branches = node.waits.branches
                 what = f"select {inputs[0]} among {', '.join(branch.name for branch in branches)}({', '.join(inputs[1:])})  # "

@@ -28,6 +28,8 @@ const char* NameOfKind(NodeKind kind) {
       return "function";
     case NodeKind::kWhile:
       return "loop";
+    case NodeKind::kRoute:
+      return "route";
   }
   return "";
 }
@@ -51,6 +53,7 @@ std::vector<DeviceId> DevicesOfNode(const program::TypedProgram& typed, const pr
       return DevicesOfNode(typed,
                            program.nodes[static_cast<size_t>(program.producer_of[static_cast<size_t>(node.inputs.front())])]);
     case NodeKind::kHostCall:
+    case NodeKind::kRoute:
     case NodeKind::kSelect:
     case NodeKind::kWhile: {
       std::set<DeviceId> devices;

@@ -16,7 +16,7 @@ struct ProgramGraph {
   static constexpr size_t kMostNodes = 200;
 
   struct Node {
-    const char* kind = "";           // argument, compute, transfer, result, call, choice or function
+    const char* kind = "";           // argument, compute, transfer, result, call, choice, function or route
     std::string name;                // of the computation or the function; empty: it has none
     std::string location;            // in the user's program
     size_t devices = 0;              // on which its values are

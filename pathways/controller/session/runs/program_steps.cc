@@ -97,6 +97,7 @@ void ProgramSteps::StartStep(const StepsRef& steps, const Step& step) {
   const NodeKind kind = steps->entry->program().nodes[step.node].kind;
   if (kind == NodeKind::kHostCompute) return StartFunction(steps, step);
   if (kind == NodeKind::kWhile) return StartLoop(steps, step);
+  if (kind == NodeKind::kRoute) return StartRoute(steps, step);
   return kind == NodeKind::kHostCall ? StartHostCall(steps, step) : StartSelect(steps, step);
 }
 
@@ -150,15 +151,37 @@ void ProgramSteps::StartFunction(const StepsRef& steps, const Step& step) {
     run.values[value] = call.results.back();
   }
   if (run.run != nullptr) ++run.run->missing;
-  call.done = [this, alive = context_->alive(), steps](const absl::Status& status) {
+  call.done = EndOf(steps);
+  functions_->LaunchNode(names, call);
+  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
+}
+
+void ProgramSteps::StartRoute(const StepsRef& steps, const Step& step) {
+  StepsRun& run = *steps;
+  const ProgramEntry& entry = *run.entry;
+  NameScope& names = NamesOf(run, step);
+  const auto number = static_cast<size_t>(&step - entry.steps->cut.steps.data());
+  RouteRuns::Call call{*entry.steps->routes[number], entry.program().Describe(step.node), {}, {}, nullptr};
+  for (int value : step.inputs) call.args.push_back(run.values[value]);
+  for (int value : step.outputs) {
+    call.results.push_back(arrays_.New(names, entry, value));
+    run.values[value] = call.results.back();
+  }
+  if (run.run != nullptr) ++run.run->missing;
+  call.done = EndOf(steps);
+  routes_.Launch(names, call);
+  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
+}
+
+// Returns what to call when a step that is one command to each of its hosts has ended.
+std::function<void(const absl::Status&)> ProgramSteps::EndOf(const StepsRef& steps) {
+  return [this, alive = context_->alive(), steps](const absl::Status& status) {
     if (alive.expired()) return;
     EndRun(steps->run, status);
     if (steps->turns == nullptr) return;
     --steps->turns->under_way;
     Advance(steps);
   };
-  functions_->LaunchNode(names, call);
-  for (const Record& result : call.results) result->OnDone(absl::OkStatus());
 }
 
 void ProgramSteps::StartHostCall(const StepsRef& run, const Step& step) {

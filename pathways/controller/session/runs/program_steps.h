@@ -1,14 +1,14 @@
 // ProgramSteps: runs the programs of a session that have waiting nodes: calls of functions in the client's process, choices between
-// branches, loops, and Python functions on hosts (program/cut.h). SessionPrograms owns it. It uses GraphPrograms for the parts of a program, the
-// session's waiting reads and lanes for nodes that call functions of the client, and SessionFunctions for those on hosts.
+// branches, loops, Python functions on hosts, and routes (program/cut.h). SessionPrograms owns it. It uses GraphPrograms for the parts of a program, the
+// session's waiting reads and lanes for nodes that call functions of the client, SessionFunctions for those on hosts, and RouteRuns for routes.
 //
 // A run begins all its steps at once. Its parts are sent to their hosts like any program. The outputs of a waiting node are
 // *expected* arrays on their hosts (worker/execute/expectations.h). So the nodes that read them can be sent too; the scheduler
 // grants none of these nodes before the arrays exist. The hosts send up the values that a waiting node needs. Then the function
 // is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
 // dispatched one after another. A function on hosts needs no value here: it is sent at once, as one command to each of its hosts, which
-// wait there for its inputs. The scheduler grants no node that reads its outputs before it has ended. A loop is sent at once, too: its hosts decide
-// about its turns (LoopRuns).
+// wait there for its inputs. The scheduler grants no node that reads its outputs before it has ended. The same holds for a route. A loop is
+// sent at once, too: its hosts decide about its turns (LoopRuns).
 //
 // The functions on hosts of a run are calls of the client's thread (ExecuteRequest::stream): hosts run them in the order of the program,
 // and those of different runs in the order of the runs. Those of a branch have an order of their own, for an earlier call may wait for the branch.
@@ -47,6 +47,7 @@
 #include "pathways/controller/session/executables/session_functions.h"
 #include "pathways/controller/session/runs/graph_programs.h"
 #include "pathways/controller/session/runs/loop_runs.h"
+#include "pathways/controller/session/runs/route_runs.h"
 #include "pathways/controller/session/runs/step_arrays.h"
 
 namespace pw::controller {
@@ -64,6 +65,7 @@ class ProgramSteps {
         lanes_(lanes),
         functions_(functions),
         graphs_(graphs),
+        routes_(context),
         arrays_(context, lanes),
         loops_(context) {}
 
@@ -88,6 +90,8 @@ class ProgramSteps {
   void StartStep(const StepsRef& steps, const program::Step& step);
   void StartPart(const StepsRef& steps, const program::Step& step);
   void StartFunction(const StepsRef& steps, const program::Step& step);
+  void StartRoute(const StepsRef& steps, const program::Step& step);
+  std::function<void(const absl::Status&)> EndOf(const StepsRef& steps);
   void StartHostCall(const StepsRef& steps, const program::Step& step);
   void CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const program::Step& step);
   void EndCallByLane(HostCallRun& call, const absl::StatusOr<std::vector<session::LaneResult>>& results);
@@ -127,6 +131,7 @@ class ProgramSteps {
   SessionLanes* const lanes_;
   SessionFunctions* const functions_;
   GraphPrograms* const graphs_;
+  RouteRuns routes_;
   StepArrays arrays_;
   LoopRuns loops_;
   std::shared_ptr<HostCallHandler> host_calls_;

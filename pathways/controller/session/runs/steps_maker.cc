@@ -42,6 +42,9 @@ std::shared_ptr<const std::vector<buffers::ArraySpec>> FindResults(const Program
   return specs;
 }
 
+// Returns whether the node is one command to each of its hosts.
+bool IsCommand(const Node& node) { return node.kind == NodeKind::kHostCompute || node.kind == NodeKind::kRoute; }
+
 }  // namespace
 
 absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, const Executables& executables,
@@ -56,6 +59,7 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, 
   for (size_t n = 0; n < program.nodes.size(); ++n) {
     PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), CheckWaiting(program.nodes[n], *steps)));
   }
+  PW_RETURN_IF_ERROR(InstallRoutes(program, *steps));
   OpenLanes(program, *steps);
   auto specs = FindResults(*steps, program.results.size(), entry->lowered);
   entry->id = fabric_->NextId();
@@ -95,7 +99,7 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::MakeTurn(program::Program progr
 }
 
 // Counts what ProgramSteps and StepArrays make, in whatever way the program is dispatched. Arguments and results of the run may get names
-// of their own. A part makes results, and a function on hosts too, by one command. Of another waiting node, each input may be named anew or fetched;
+// of their own. A part makes results, and a function on hosts or a route too, by one command. Of another waiting node, each input may be named anew or fetched;
 // each output is an array of its own, gets another one that fulfils it, maybe by a transfer, and two commands; a branch has a stream. A loop has
 // one command, and three names for each input; its turns have names that no request gives.
 NameNeed StepsMaker::CountNames(const program::Program& program, size_t arguments, ProgramEntry::Steps& steps) {
@@ -105,7 +109,7 @@ NameNeed StepsMaker::CountNames(const program::Program& program, size_t argument
     NameNeed need{step.outputs.size(), 0};
     if (step.part >= 0) {
       need += steps.parts[step.part]->need;
-    } else if (program.nodes[step.node].kind == NodeKind::kHostCompute) {
+    } else if (IsCommand(program.nodes[step.node])) {
       need += {0, 1};
     } else if (program.nodes[step.node].kind == NodeKind::kWhile) {
       need += {3 * step.inputs.size(), 1};
@@ -128,6 +132,23 @@ absl::Status StepsMaker::MakeParts(ProgramEntry::Steps& steps, const Executables
       if (!alive.expired()) graphs->Unload(*raw);
     };
     steps.parts.push_back(std::move(made));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepsMaker::InstallRoutes(const program::Program& program, ProgramEntry::Steps& steps) const {
+  for (const Step& step : steps.cut.steps) {
+    std::shared_ptr<InstalledRoute> route;
+    if (step.node >= 0 && program.nodes[step.node].kind == NodeKind::kRoute) {
+      route = std::make_shared<InstalledRoute>();
+      PW_ASSIGN_OR_RETURN(route->plan,
+                          dispatch::PlanRoute(program.nodes[step.node], program.Describe(step.node), fabric_->topology()));
+      PW_ASSIGN_OR_RETURN(route->graph, fabric_->InstallProgram(context_->id(), route->plan.graph));
+      route->on_gone = [fabric = fabric_, session = context_->id(), graph = route->graph, alive = context_->alive()] {
+        if (!alive.expired()) fabric->UninstallProgram(session, graph);
+      };
+    }
+    steps.routes.push_back(std::move(route));
   }
   return absl::OkStatus();
 }
@@ -191,9 +212,10 @@ absl::Status StepsMaker::CheckWaiting(const Node& node, const ProgramEntry::Step
     if (shards != 1)
       return absl::InvalidArgumentError(absl::StrCat("operand ", i, " of a Python function must have one shard, not ", shards));
   }
-  for (size_t i = 0; node.kind == NodeKind::kHostCompute && i < node.inputs.size(); ++i) {
-    PW_RETURN_IF_ERROR(CheckSame(*fabric_, *steps.cut.specs[node.inputs[i]], *node.takes[i],
-                                 absl::StrCat("input ", i, " of the Python function ", node.function)));
+  for (size_t i = 0; IsCommand(node) && i < node.inputs.size(); ++i) {
+    const std::string of = node.kind == NodeKind::kRoute ? "a route" : absl::StrCat("the Python function ", node.function);
+    PW_RETURN_IF_ERROR(
+        CheckSame(*fabric_, *steps.cut.specs[node.inputs[i]], *node.takes[i], absl::StrCat("input ", i, " of ", of)));
   }
   if (node.kind == NodeKind::kWhile) return CheckLoop(node, *steps.branches[node.branches[0]], steps);
   if (node.kind != NodeKind::kSelect) return absl::OkStatus();

@@ -33,6 +33,7 @@ class StepsMaker {
   // Sets the names that each step needs, and returns what a run needs.
   static NameNeed CountNames(const program::Program& program, size_t arguments, ProgramEntry::Steps& steps);
   absl::Status MakeParts(ProgramEntry::Steps& steps, const Executables& executables);
+  absl::Status InstallRoutes(const program::Program& program, ProgramEntry::Steps& steps) const;
   absl::Status FindPlaces(const program::Program& program, ProgramEntry::Steps& steps, std::vector<DeviceId>* devices) const;
   void OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const;
   absl::Status CheckWaiting(const program::Node& node, const ProgramEntry::Steps& steps) const;
