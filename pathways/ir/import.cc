@@ -125,7 +125,7 @@ class Importer {
           body.create<WhileOp>(location, types, inputs[0],
                                mlir::FlatSymbolRefAttr::get(programs_[node.branches[0]].getSymNameAttr()), inputs.drop_front());
       values_.append(loop.getOutputs().begin(), loop.getOutputs().end());
-      continue;
+      return;
     }
     if (node.kind == NodeKind::kRoute) {
       auto route = body.create<RouteOp>(location, types, node.back, static_cast<uint32_t>(node.groups), inputs);

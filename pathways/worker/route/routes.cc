@@ -220,13 +220,17 @@ class Routes::Sender : public dataflow::Operator {
     bool all = true;
     for (uint32_t receiver = 0; receiver < state->through.size(); ++receiver) {
       while (!state->through[receiver] && shard.CanSend(edge, receiver)) {
-        std::optional<Bytes> tuple = state->split.Next(receiver, kTupleBytes);
-        if (!tuple.has_value()) {
+        absl::StatusOr<std::optional<Bytes>> tuple = state->split.Next(receiver, kTupleBytes);
+        if (!tuple.ok()) {
+          state->status = state->run->At(tuple.status());
+          return Finish(state);
+        }
+        if (!tuple->has_value()) {
           state->through[receiver] = true;
           break;
         }
-        state->run->CountBytes(static_cast<int64_t>(tuple->size()));
-        shard.Send(edge, receiver, {*std::move(tuple), absl::OkStatus()});
+        state->run->CountBytes(static_cast<int64_t>((*tuple)->size()));
+        shard.Send(edge, receiver, {**std::move(tuple), absl::OkStatus()});
       }
       all = all && state->through[receiver];
     }

@@ -199,7 +199,7 @@ struct RandomRoute {
       const Bytes bytes = Bytes::Copy({reinterpret_cast<const char*>(values.data() + first), static_cast<size_t>(4 * count)});
       EXPECT_TRUE(split->Add({by.data() + first, static_cast<size_t>(count)}, bytes).ok());
       for (uint32_t to = 0; to < hosts; ++to) {
-        while (auto tuple = split->Next(to, static_cast<size_t>(Draw(1, 20)))) tuples[to].push_back(*std::move(tuple));
+        while (auto tuple = *split->Next(to, static_cast<size_t>(Draw(1, 20)))) tuples[to].push_back(*std::move(tuple));
       }
     }
     for (uint32_t host = 0; host < hosts; ++host) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/memory/try_allocate.h"
 #include "pathways/base/status_macros.h"
 
 namespace pw::worker {
@@ -82,7 +83,7 @@ absl::Status RowSplit::Add(absl::Span<const int32_t> keys, Bytes rows) {
   return absl::OkStatus();
 }
 
-std::optional<Bytes> RowSplit::Next(uint32_t number, size_t most_bytes) {
+absl::StatusOr<std::optional<Bytes>> RowSplit::Next(uint32_t number, size_t most_bytes) {
   Receiver& receiver = receivers_[number];
   if (receiver.part == receiver.parts.size()) return std::nullopt;
   Part& part = receiver.parts[receiver.part];
@@ -105,7 +106,7 @@ std::optional<Bytes> RowSplit::Next(uint32_t number, size_t most_bytes) {
       dropped.set_rows(rows);
     }
   }
-  Bytes tuple = Write(header, part, from, count);
+  PW_ASSIGN_OR_RETURN(Bytes tuple, Write(header, part, from, count));
   if (ended) {
     part = {};
     receiver.row = 0;
@@ -114,18 +115,20 @@ std::optional<Bytes> RowSplit::Next(uint32_t number, size_t most_bytes) {
   return tuple;
 }
 
-Bytes RowSplit::Write(const v1::RouteRows& header, const Part& part, size_t from, size_t count) const {
+absl::StatusOr<Bytes> RowSplit::Write(const v1::RouteRows& header, const Part& part, size_t from, size_t count) const {
   const auto row_bytes = static_cast<size_t>(config_.row_bytes());
   const size_t header_bytes = header.ByteSizeLong();
-  AlignedBytes tuple(4 + header_bytes + count * row_bytes);
-  uint8_t* out = tuple.data();
+  std::optional<AlignedBytes> tuple = TryAllocate(4 + header_bytes + count * row_bytes);
+  if (!tuple.has_value())
+    return absl::ResourceExhaustedError(absl::StrCat("the machine has no memory for ", count * row_bytes, " bytes of rows to send"));
+  uint8_t* out = tuple->data();
   for (int i = 0; i < 4; ++i) *out++ = static_cast<uint8_t>(header_bytes >> (8 * i));
   header.SerializeToArray(out, static_cast<int>(header_bytes));
   out += header_bytes;
   const uint8_t* const rows = pieces_[part.piece].rows.data();
   for (size_t i = from; row_bytes > 0 && i < from + count; ++i, out += row_bytes)
     std::memcpy(out, rows + part.rows[i] * row_bytes, row_bytes);
-  return std::move(tuple).Freeze();
+  return (*std::move(tuple)).Freeze();
 }
 
 }  // namespace pw::worker

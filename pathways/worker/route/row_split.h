@@ -31,8 +31,8 @@ class RowSplit {
   absl::Status Add(absl::Span<const int32_t> keys, Bytes rows);
 
   // Returns the next tuple for a receiver, with about `most_bytes` of rows and at least one row; none: the receiver has had all.
-  // REQUIRES: all pieces have been added.
-  std::optional<Bytes> Next(uint32_t receiver, size_t most_bytes);
+  // RESOURCE_EXHAUSTED: the machine has no memory for it. REQUIRES: all pieces have been added.
+  absl::StatusOr<std::optional<Bytes>> Next(uint32_t receiver, size_t most_bytes);
 
   const pathways::v1::RouteSender& config() const { return config_; }
   int64_t rows_sent() const { return rows_sent_; }
@@ -56,7 +56,7 @@ class RowSplit {
   RowSplit(pathways::v1::RouteSender config, uint32_t receivers);
   const pathways::v1::RouteSender::Target* TargetOf(int64_t key) const;
   Part& PartOf(uint32_t receiver, int piece);
-  Bytes Write(const pathways::v1::RouteRows& header, const Part& part, size_t from, size_t count) const;
+  absl::StatusOr<Bytes> Write(const pathways::v1::RouteRows& header, const Part& part, size_t from, size_t count) const;
 
   pathways::v1::RouteSender config_;
   int64_t keys_ = 0;  // their number

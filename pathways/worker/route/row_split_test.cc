@@ -47,24 +47,30 @@ SentRows ReadTuple(const Bytes& tuple) {
   return sent;
 }
 
+std::optional<Bytes> Next(RowSplit& split, uint32_t receiver, size_t most_bytes) {
+  absl::StatusOr<std::optional<Bytes>> tuple = split.Next(receiver, most_bytes);
+  EXPECT_TRUE(tuple.ok()) << tuple.status();
+  return tuple.ok() ? *std::move(tuple) : std::nullopt;
+}
+
 TEST(RowSplit, EachReceiverGetsTheRowsOfItsKeysInTheirOrder) {
   auto split = RowSplit::Create(SplitConfig(), 3);
   ASSERT_TRUE(split.ok()) << split.status();
   ASSERT_TRUE(split->Add({{1, -1, 2, 0}}, Bytes::FromString("aabbccdd")).ok());
   ASSERT_TRUE(split->Add({{-1, 1, -1}}, Bytes::FromString("eeffgg")).ok());
-  SentRows sent = ReadTuple(*split->Next(0, 1 << 20));
+  SentRows sent = ReadTuple(*Next(*split, 0, 1 << 20));
   EXPECT_EQ(sent.header.first(), 10);
   EXPECT_THAT(sent.header.keys(), ElementsAre(1, 0));
   EXPECT_THAT(sent.header.rows(), ElementsAre(0, 3));
   EXPECT_EQ(sent.rows, "aadd");
-  sent = ReadTuple(*split->Next(0, 1 << 20));
+  sent = ReadTuple(*Next(*split, 0, 1 << 20));
   EXPECT_EQ(sent.header.first(), 20);
   EXPECT_THAT(sent.header.rows(), ElementsAre(1));
   EXPECT_EQ(sent.rows, "ff");
-  EXPECT_FALSE(split->Next(0, 1 << 20).has_value());
+  EXPECT_FALSE(Next(*split, 0, 1 << 20).has_value());
   for (uint32_t receiver : {1u, 2u}) {
-    EXPECT_EQ(ReadTuple(*split->Next(receiver, 1 << 20)).rows, "cc");
-    EXPECT_FALSE(split->Next(receiver, 1 << 20).has_value());
+    EXPECT_EQ(ReadTuple(*Next(*split, receiver, 1 << 20)).rows, "cc");
+    EXPECT_FALSE(Next(*split, receiver, 1 << 20).has_value());
   }
   EXPECT_EQ(split->rows_sent(), 5);
 }
@@ -73,37 +79,37 @@ TEST(RowSplit, AReceiverWithoutRowsGetsNothing) {
   auto split = RowSplit::Create(SplitConfig(), 3);
   ASSERT_TRUE(split->Add({{2, 2, 2, -1}}, Bytes::FromString("aabbccdd")).ok());
   ASSERT_TRUE(split->Add({{-1, -1, -1}}, Bytes::FromString("eeffgg")).ok());
-  EXPECT_FALSE(split->Next(0, 1 << 20).has_value());
+  EXPECT_FALSE(Next(*split, 0, 1 << 20).has_value());
 }
 
 TEST(RowSplit, TuplesHaveAFewRowsEach) {
   auto split = RowSplit::Create(SplitConfig(), 3);
   ASSERT_TRUE(split->Add({{0, 1, 0, 1}}, Bytes::FromString("aabbccdd")).ok());
   ASSERT_TRUE(split->Add({{-1, -1, -1}}, Bytes::FromString("eeffgg")).ok());
-  EXPECT_EQ(ReadTuple(*split->Next(0, 6)).rows, "aabbcc");
-  const SentRows rest = ReadTuple(*split->Next(0, 6));
+  EXPECT_EQ(ReadTuple(*Next(*split, 0, 6)).rows, "aabbcc");
+  const SentRows rest = ReadTuple(*Next(*split, 0, 6));
   EXPECT_EQ(rest.rows, "dd");
   EXPECT_THAT(rest.header.rows(), ElementsAre(3));
-  EXPECT_FALSE(split->Next(0, 6).has_value());
+  EXPECT_FALSE(Next(*split, 0, 6).has_value());
 }
 
 // Rows are never so large that none fits.
 TEST(RowSplit, ATupleHasARowAtLeast) {
   auto split = RowSplit::Create(SplitConfig(), 3);
   ASSERT_TRUE(split->Add({{0, 1, 0, 1}}, Bytes::FromString("aabbccdd")).ok());
-  EXPECT_EQ(ReadTuple(*split->Next(0, 1)).rows, "aa");
+  EXPECT_EQ(ReadTuple(*Next(*split, 0, 1)).rows, "aa");
 }
 
 TEST(RowSplit, RowsBeyondTheCapacityAreCountedInsteadOfSent) {
   auto split = RowSplit::Create(SplitConfig(false, 1), 3);
   ASSERT_TRUE(split->Add({{0, 0, 1, 0}}, Bytes::FromString("aabbccdd")).ok());
   ASSERT_TRUE(split->Add({{0, -1, -1}}, Bytes::FromString("eeffgg")).ok());
-  SentRows sent = ReadTuple(*split->Next(0, 1 << 20));
+  SentRows sent = ReadTuple(*Next(*split, 0, 1 << 20));
   EXPECT_EQ(sent.rows, "aacc");
   ASSERT_EQ(sent.header.dropped_size(), 1);
   EXPECT_EQ(sent.header.dropped(0).key(), 0);
   EXPECT_EQ(sent.header.dropped(0).rows(), 2);
-  sent = ReadTuple(*split->Next(0, 1 << 20));
+  sent = ReadTuple(*Next(*split, 0, 1 << 20));
   EXPECT_EQ(sent.rows, "ee") << "each piece by itself: the receiver knows which rows come first";
   EXPECT_THAT(sent.header.dropped(), IsEmpty());
 }
@@ -111,7 +117,7 @@ TEST(RowSplit, RowsBeyondTheCapacityAreCountedInsteadOfSent) {
 TEST(RowSplit, OnTheWayBackEachSlotHasOneRow) {
   auto split = RowSplit::Create(SplitConfig(true, 1), 3);
   ASSERT_TRUE(split->Add({{0, 0, 1, -1}}, Bytes::FromString("aabbccdd")).ok());
-  EXPECT_EQ(ReadTuple(*split->Next(0, 1 << 20)).rows, "aabbcc");
+  EXPECT_EQ(ReadTuple(*Next(*split, 0, 1 << 20)).rows, "aabbcc");
 }
 
 TEST(RowSplit, AKeyOutOfRangeIsAnErrorThatNamesItsRow) {
