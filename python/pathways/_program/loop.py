@@ -190,7 +190,7 @@ def _check_turn(turn):
     for node in turn.nodes:
         if node.waits is not None:
             what = getattr(node.waits, "name", None) or type(node.waits).__name__.lower()
-            error = NotImplementedError(f"a turn of pw.while_loop in a program has compiled functions and transfers only, not {what}: callbacks, pw.cond, pw.switch, "
+            error = NotImplementedError(f"a turn of pw.while_loop in a program has compiled functions and transfers only, not {what}: callbacks, pw.cond, pw.switch, pw.route, "
                                         "functions on hosts and other loops of programs cannot be in its body. Call it inside a compiled function, or "
                                         "outside of the loop")
             error.add_note(f"at {node.location}")

@@ -10,9 +10,10 @@ import pathways as pw
 home, near = jax.devices()[:2]
 (far,) = [d for d in jax.devices() if d.host == "victim"]
 x, where = (jax.device_put(v, home) for v in (np.arange(1, 9, dtype=np.float32), np.array([1, 0, 1, -1, 1, 0, 0, 1], np.int32)))
-go = threading.Event()
+go, called = threading.Event(), threading.Event()
 
 def wait(v):
+    called.set()
     go.wait()
     return v
 
@@ -36,7 +37,9 @@ def outcome(array):
 def begin():
     global results
     go.clear()
+    called.clear()
     results = program(x, where)
+    called.wait()  # the controller has sent the whole run to the hosts
     return "begun"
 
 def end():
