@@ -17,12 +17,13 @@ namespace {
 constexpr absl::Duration kFreedWithin = absl::Seconds(1);
 
 // A client's goodbye may be lost with its connection. Then the controller waits for the client in vain. Hosts wait for the next controller
-// if one has died, which they notice when no process has listened at its address for a while.
+// if one has died, which they notice when no process has listened at its address for a while. What goes to a host that is silent is given up
+// with it.
 absl::Duration FreedWithin(const Scenario& scenario) {
   const absl::Duration of_clients = CutsClients(scenario) ? kClientGrace + absl::Seconds(2) : absl::ZeroDuration();
   const absl::Duration of_hosts =
       KillsControllers(scenario) ? kControllerGrace + Referee::kNoticeDeath * 5 : absl::ZeroDuration();
-  return kFreedWithin + std::max(of_clients, of_hosts);
+  return kFreedWithin + std::max({of_clients, of_hosts, SilencesHosts(scenario) ? scenario.heartbeat * 1.25 : absl::ZeroDuration()});
 }
 
 class Run {

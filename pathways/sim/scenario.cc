@@ -190,6 +190,10 @@ bool CutsClients(const Scenario& scenario) {
   return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "cut"; });
 }
 
+bool SilencesHosts(const Scenario& scenario) {
+  return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "power"; });
+}
+
 bool KillsControllers(const Scenario& scenario) {
   return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
 }

@@ -95,6 +95,9 @@ inline constexpr absl::Duration kClientGrace = absl::Seconds(100);
 bool KillsControllers(const Scenario& scenario);
 inline constexpr absl::Duration kControllerGrace = absl::Seconds(10);
 
+// Returns whether a host's machine loses its power. Then the others wait for it as long as for any silent host.
+bool SilencesHosts(const Scenario& scenario);
+
 // INVALID_ARGUMENT names the line and the expected text.
 absl::StatusOr<Scenario> ParseScenario(const std::string& name, absl::string_view text);
 
