@@ -259,7 +259,8 @@ void ControllerLink::Handle(uint64_t generation, const v1::ToWorker& batch, cons
     HandleLinkCommand(command);
     if (generation != generation_ || stopped_) return;
   }
-  if (batch.beside() && !batch.has_received()) return;
+  // An acknowledgement may overtake the welcome, which waits for the end of the controller's burst of work: nothing was received yet.
+  if (batch.beside() && (!batch.has_received() || !serves() || asking_)) return;
   if (asking_ && batch.bulk()) return early_frames_.push_back({batch, payload, bytes});
   absl::Status status;
   if (!serves() || asking_) {

@@ -152,6 +152,23 @@ TEST_F(BrokenLinkTest, ItIsMadeAgainAndGoesOn) {
   EXPECT_EQ(controller_.events[1].done().ok(0), 14u);
 }
 
+TEST_F(BrokenLinkTest, APingWithAnAcknowledgementMayComeBeforeTheWelcome) {
+  Start();
+  v1::ToWorker ping;
+  ping.set_beside(true);
+  ping.add_commands()->mutable_ping()->set_sequence(1);
+  ping.mutable_received();
+  controller_.connection->Send(ping.SerializeAsString());
+  Run();
+  EXPECT_TRUE(controller_.closed.ok()) << controller_.closed;
+  EXPECT_EQ(controller_.events.back().pong().sequence(), 1u);
+  controller_.Welcome(1, "the key");
+  controller_.Put(5);
+  Run();
+  EXPECT_EQ(link_->arrays(), 1);
+  EXPECT_EQ(controller_.connections, 1);
+}
+
 TEST_F(BrokenLinkTest, APongTellsWhatHasCome) {
   Join();
   controller_.Ping(1);

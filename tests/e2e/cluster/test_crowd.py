@@ -19,7 +19,7 @@ OF_USER = 0.04
 
 @pytest.fixture
 def operator(tmp_path):
-    with operator_at(tmp_path / "operator") as command:
+    with operator_at(tmp_path / "op") as command:
         yield command
 
 
