@@ -70,7 +70,7 @@ class Loops final : private FrameChannel::TurnReceiver {
   using LeaseRef = std::shared_ptr<LeaseState>;
   struct Loop;
   using LoopRef = std::shared_ptr<Loop>;
-  // What is known of a loop before its command has come.
+  // The last decision that another host told about a loop whose command has not come.
   struct Early {
     HostId from;
     pathways::v1::LoopTurn turn;

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/session/context/joint_end.h"
 #include "pathways/dispatch/plan_execute.h"
 #include "pathways/session/wire.h"
 
@@ -272,15 +273,6 @@ void SessionFunctions::Launch(const Call& call) {
 }
 
 void SessionFunctions::LaunchNode(NameScope& names, const NodeCall& call) {
-  struct Ending {
-    size_t left;
-    absl::Status status;
-    std::function<void(const absl::Status&)> done;
-    void EndOne(const absl::Status& one) {
-      status.Update(one);
-      if (--left == 0) done(status);
-    }
-  };
   const program::Executable& record = call.function;
   std::vector<ArrayId> args, results;
   for (const SessionContext::Record& arg : call.args) args.push_back(arg->id());
@@ -291,7 +283,7 @@ void SessionFunctions::LaunchNode(NameScope& names, const NodeCall& call) {
   const dispatch::ExecuteCall plan{
       .session = context_->id(), .executable = &record, .args = args, .results = results, .stream = call.stream};
   const auto waiting = std::make_shared<const WeakArrays>(call.results.begin(), call.results.end());
-  const auto ending = std::make_shared<Ending>(Ending{record.hosts.size(), absl::OkStatus(), call.done});
+  const auto ending = std::make_shared<JointEnd>(record.hosts.size(), call.done);
   for (HostId host : record.hosts) {
     if (!fabric_->outbox().HasHost(host)) {
       const absl::Status lost = fabric_->losses().Of(host);

@@ -139,19 +139,26 @@ void ProgramSteps::StartPart(const StepsRef& steps, const Step& step) {
   }
 }
 
+// Gives the call of a step that is one command to each of its hosts the arrays that it takes and makes, and its end.
+template <class Call>
+void ProgramSteps::FillCall(const StepsRef& steps, const Step& step, NameScope& names, Call* call) {
+  StepsRun& run = *steps;
+  for (int value : step.inputs) call->args.push_back(run.values[value]);
+  for (int value : step.outputs) {
+    call->results.push_back(arrays_.New(names, *run.entry, value));
+    run.values[value] = call->results.back();
+  }
+  if (run.run != nullptr) ++run.run->missing;
+  call->done = EndOf(steps);
+}
+
 void ProgramSteps::StartFunction(const StepsRef& steps, const Step& step) {
   StepsRun& run = *steps;
   const ProgramEntry& entry = *run.entry;
   NameScope& names = NamesOf(run, step);
   const program::Executable& function = *entry.typed->executables[entry.program().nodes[step.node].executable];
   SessionFunctions::NodeCall call{function, entry.program().Describe(step.node), run.stream, {}, {}, nullptr};
-  for (int value : step.inputs) call.args.push_back(run.values[value]);
-  for (int value : step.outputs) {
-    call.results.push_back(arrays_.New(names, entry, value));
-    run.values[value] = call.results.back();
-  }
-  if (run.run != nullptr) ++run.run->missing;
-  call.done = EndOf(steps);
+  FillCall(steps, step, names, &call);
   functions_->LaunchNode(names, call);
   for (const Record& result : call.results) result->OnDone(absl::OkStatus());
 }
@@ -162,13 +169,7 @@ void ProgramSteps::StartRoute(const StepsRef& steps, const Step& step) {
   NameScope& names = NamesOf(run, step);
   const auto number = static_cast<size_t>(&step - entry.steps->cut.steps.data());
   RouteRuns::Call call{*entry.steps->routes[number], entry.program().Describe(step.node), {}, {}, nullptr};
-  for (int value : step.inputs) call.args.push_back(run.values[value]);
-  for (int value : step.outputs) {
-    call.results.push_back(arrays_.New(names, entry, value));
-    run.values[value] = call.results.back();
-  }
-  if (run.run != nullptr) ++run.run->missing;
-  call.done = EndOf(steps);
+  FillCall(steps, step, names, &call);
   routes_.Launch(names, call);
   for (const Record& result : call.results) result->OnDone(absl::OkStatus());
 }

@@ -91,6 +91,8 @@ class ProgramSteps {
   void StartPart(const StepsRef& steps, const program::Step& step);
   void StartFunction(const StepsRef& steps, const program::Step& step);
   void StartRoute(const StepsRef& steps, const program::Step& step);
+  template <class Call>
+  void FillCall(const StepsRef& steps, const program::Step& step, NameScope& names, Call* call);
   std::function<void(const absl::Status&)> EndOf(const StepsRef& steps);
   void StartHostCall(const StepsRef& steps, const program::Step& step);
   void CallByLane(session::LaneListener& client, const std::shared_ptr<HostCallRun>& call, const program::Step& step);

@@ -4,24 +4,10 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "pathways/controller/session/context/joint_end.h"
 #include "pathways/v1/route.pb.h"
 
 namespace pw::controller {
-namespace {
-
-// Calls `done` once all hosts have ended their parts.
-struct Ending {
-  size_t left;
-  absl::Status status;
-  std::function<void(const absl::Status&)> done;
-  void EndOne(const absl::Status& one) {
-    status.Update(one);
-    if (--left == 0) done(status);
-  }
-};
-
-}  // namespace
-
 // Arrays of a host that is lost get its error, and if it had rows to send, all others too.
 void RouteRuns::Launch(NameScope& names, const Call& call) {
   const std::vector<dispatch::RoutePlan::Host>& hosts = call.route.plan.hosts;
@@ -31,7 +17,7 @@ void RouteRuns::Launch(NameScope& names, const Call& call) {
     message.add_outputs(result->id().v);
     fabric_->gangs().Await(result);
   }
-  const auto ending = std::make_shared<Ending>(Ending{hosts.size(), absl::OkStatus(), call.done});
+  const auto ending = std::make_shared<JointEnd>(hosts.size(), call.done);
   absl::flat_hash_map<HostId, std::string> arguments;
   for (const dispatch::RoutePlan::Host& part : hosts) {
     auto waiting = std::make_shared<WeakArrays>();
