@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -164,7 +165,7 @@ class Cluster : public ::testing::Test {
     const std::string address = absl::StrCat("unix:", folder_, "/clients.sock");
     process_ =
         new ChildProcess({{PW_LOCAL_BINARY, "--plugin", PW_DEVICE_PLUGIN, "--devices=4", "--island=island0", "--listen-clients",
-                           address, "--port-file", absl::StrCat(folder_, "/port"), "--exit-with-parent"},
+                           address, "--port-file", absl::StrCat(folder_, "/port"), absl::StrCat("--exit-with-parent=", getpid())},
                           0});
     ASSERT_TRUE(process_->EnsureRunning().ok());
     const Outcome outcome = Create({Text("cluster", address), Text("description", "a test"), Number("patience", 60)}, &client_);

@@ -201,7 +201,7 @@ def test_an_object_lives_on_the_hosts_until_its_owner_drops_it(devices, tmp_path
     assert [float(counter.add(x)[0]) for _ in range(3)] == [5, 10, 15]
     assert not note.exists()
     del counter
-    assert eventually(note.exists)
+    assert eventually(lambda: note.exists() and note.read_text().endswith("\n"))
     assert note.read_text().split()[1] != str(os.getpid())
 
 
