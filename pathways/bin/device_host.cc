@@ -136,7 +136,7 @@ void DeclareDevices(DeviceHostOptions* options, Flags* flags) {
       "a folder that keeps compiled programs between runs; only the worker's user may be able to write there; default: none");
   flags->Add("compile-cache-bytes", &options->compile_cache_bytes, "BYTES",
              "size limit of that folder; the least recently used entries are deleted");
-  flags->Add("compile-threads", &options->compile_threads, "N", "how many programs of one client compile at once");
+  flags->Add("compile-threads", &options->compile_threads, "N", "how many programs of one user compile at once");
   flags->Add("memory-limit", &options->memory_limit, "BYTES", "memory for arrays on each device; 0: all of the device's");
   flags->Add("staging-limit", &options->staging_limit, "BYTES",
              "host memory for transfers under way; 0: half of the machine's memory");
@@ -208,7 +208,7 @@ DeviceHost::DeviceHost(DeviceHostOptions options, const Environment& environment
     : options_(std::move(options)),
       environment_(environment),
       copy_pool_("pw-copy", std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()), 1, 4)),
-      compile_pool_("pw-compile", options_.compile_threads + 1),  // one client's programs cannot take all threads
+      compile_pool_("pw-compile", options_.compile_threads + 1),  // one user's programs cannot take all threads
       disk_("pw-disk", kDiskThreads),
       python_threads_(std::make_shared<GrowingPool>("pw-python")),
       strand_(environment.executor),

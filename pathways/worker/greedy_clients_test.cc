@@ -56,21 +56,30 @@ TEST(GreedyClients, LargeArraysAreLaidOutOffTheStrand) {
   EXPECT_EQ(Floats(w.connection.fetched_bytes[20]), by_column);
 }
 
-TEST(GreedyClients, SessionsTakeTurnsToHaveProgramsCompiled) {
-  WorkerHarness w;
+// Returns the programs in the order in which the host compiles them.
+std::vector<uint64_t> CompileAll(WorkerHarness& w) {
   std::vector<uint64_t> order;
-  const auto compiled = [&] {
+  while (w.compile_executor.RunOne()) {
+    w.executor.RunUntilIdle();
     for (const auto& [id, unused] : w.connection.compiled) {
       if (std::find(order.begin(), order.end(), id) == order.end()) order.push_back(id);
     }
-  };
+  }
+  return order;
+}
+
+TEST(GreedyClients, SessionsTakeTurnsToHaveProgramsCompiled) {
+  WorkerHarness w;
   for (uint64_t id : {1, 2, 3}) w.Compile(id, kAdd, {0, 1}, 1);
   w.Compile(4, kAdd, {0, 1}, 2);
-  while (w.compile_executor.RunOne()) {
-    w.executor.RunUntilIdle();
-    compiled();
-  }
-  EXPECT_THAT(order, ElementsAre(1, 4, 2, 3));
+  EXPECT_THAT(CompileAll(w), ElementsAre(1, 4, 2, 3));
+}
+
+TEST(GreedyClients, SessionsOfAUserHaveNoMoreTurnsThanOne) {
+  WorkerHarness w;
+  for (uint64_t id : {1, 2, 3}) w.Compile(id, kAdd, {0, 1}, id, "eve");
+  for (uint64_t id : {4, 5}) w.Compile(id, kAdd, {0, 1}, 4, "ada");
+  EXPECT_THAT(CompileAll(w), ElementsAre(4, 1, 5, 2, 3));
 }
 
 TEST(GreedyClients, ProgramsOfAClientThatHasGoneAreNotCompiled) {

@@ -123,11 +123,13 @@ class WorkerHarness {
     }
   }
 
-  void Compile(uint64_t id, const std::string& program, std::vector<int> devices = {0, 1}, uint64_t session = 1) {
+  void Compile(uint64_t id, const std::string& program, std::vector<int> devices = {0, 1}, uint64_t session = 1,
+               const std::string& user = "") {
     v1::Command command;
     auto* c = command.mutable_compile();
     c->set_executable(id);
     c->set_session(session);
+    c->set_user(user);
     c->set_format("sim");
     c->set_program_bytes(program.size());
     c->set_num_replicas(1);

@@ -62,7 +62,7 @@ struct Environment {
   Clock* clock = nullptr;
   Timers* timers = nullptr;  // may be null
   Executor* compile_pool = nullptr;
-  int compiles_of_one = 2;        // programs of one session that compile at once; the pool should have more threads
+  int compiles_of_one = 2;        // programs of one user that compile at once; the pool should have more threads
   Executor* copy_pool = nullptr;  // makes large copies between memories of this host; null: the device runtime makes them
   Executor* disk = nullptr;       // reads and writes clients' files; null: such commands fail
   storage::Roots client_files;    // the folders that clients may use

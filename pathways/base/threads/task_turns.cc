@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace pw {
@@ -44,7 +45,7 @@ struct TaskTurns::State : std::enable_shared_from_this<TaskTurns::State> {
   }
 
   // Returns the owner after the last one, round and round, that has a task and may run it. REQUIRES: the lock.
-  std::map<uint64_t, Owner>::iterator FindNext() {
+  std::map<std::string, Owner>::iterator FindNext() {
     const auto start = owners.upper_bound(last);
     const auto may_run = [this](const auto& entry) { return !entry.second.tasks.empty() && entry.second.running < most_of_one; };
     for (auto it = start; it != owners.end(); ++it) {
@@ -59,14 +60,14 @@ struct TaskTurns::State : std::enable_shared_from_this<TaskTurns::State> {
   Executor* const pool;
   const int most_of_one;
   std::mutex mu;
-  std::map<uint64_t, Owner> owners;  // guarded by mu: those with tasks that wait or run
-  uint64_t last = 0;                 // guarded by mu: the owner that had the last turn
-  int passed_over = 0;               // guarded by mu: turns that found no task that may run
+  std::map<std::string, Owner> owners;  // guarded by mu: those with tasks that wait or run
+  std::string last;                     // guarded by mu: the owner that had the last turn
+  int passed_over = 0;                  // guarded by mu: turns that found no task that may run
 };
 
 TaskTurns::TaskTurns(Executor* pool, int most_of_one) : state_(std::make_shared<State>(pool, most_of_one)) {}
 
-void TaskTurns::Post(uint64_t owner, Task task) {
+void TaskTurns::Post(const std::string& owner, Task task) {
   {
     std::lock_guard<std::mutex> lock(state_->mu);
     state_->owners[owner].tasks.push_back(std::move(task));

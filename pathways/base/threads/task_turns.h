@@ -7,8 +7,8 @@
 // Any thread. May be destroyed before its tasks have run: they still run.
 #pragma once
 
-#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "pathways/base/threads/executor.h"
 
@@ -19,7 +19,7 @@ class TaskTurns {
   // `pool` runs the tasks, and outlives them. REQUIRES: most_of_one > 0.
   TaskTurns(Executor* pool, int most_of_one);
 
-  void Post(uint64_t owner, Task task);
+  void Post(const std::string& owner, Task task);
 
  private:
   struct State;

@@ -18,10 +18,10 @@ TEST(TaskTurnsTest, OwnersTakeTurnsAndEachOwnersTasksKeepTheirOrder) {
   ManualExecutor pool;
   TaskTurns turns(&pool, 1);
   std::string order;
-  for (int i = 0; i < 3; ++i) turns.Post(7, [&order, i] { order += static_cast<char>('a' + i); });
-  turns.Post(3, [&order] { order += 'A'; });
-  turns.Post(9, [&order] { order += '1'; });
-  turns.Post(3, [&order] { order += 'B'; });
+  for (int i = 0; i < 3; ++i) turns.Post("7", [&order, i] { order += static_cast<char>('a' + i); });
+  turns.Post("3", [&order] { order += 'A'; });
+  turns.Post("9", [&order] { order += '1'; });
+  turns.Post("3", [&order] { order += 'B'; });
   pool.RunUntilIdle();
   EXPECT_EQ(order, "Aa1Bbc");
 }
@@ -30,8 +30,8 @@ TEST(TaskTurnsTest, TasksWithoutAnEndKeepOnlyTheirOwnerWaiting) {
   absl::Notification end;  // outlives the pool, which waits for its tasks
   ThreadPool pool("test", 3);
   TaskTurns turns(&pool, 2);
-  for (int i = 0; i < 10; ++i) turns.Post(1, [&end] { end.WaitForNotification(); });
-  for (uint64_t owner : {2, 3, 2}) {
+  for (int i = 0; i < 10; ++i) turns.Post("1", [&end] { end.WaitForNotification(); });
+  for (const std::string owner : {"2", "3", "2"}) {
     absl::Notification ran;
     turns.Post(owner, [&ran] { ran.Notify(); });
     ran.WaitForNotification();
@@ -48,7 +48,7 @@ TEST(TaskTurnsTest, EveryTaskRunsAndNeverTooManyOfOneOwner) {
   {
     TaskTurns turns(&pool, kMost);
     for (int i = 0; i < kOwners * kTasks; ++i) {
-      turns.Post(i % kOwners, [&, owner = i % kOwners] {
+      turns.Post(std::to_string(i % kOwners), [&, owner = i % kOwners] {
         const int now = ++running[owner];
         for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
         }
@@ -66,7 +66,7 @@ TEST(TaskTurnsTest, CapturesDieWithTheirTask) {
   TaskTurns turns(&pool, 1);
   auto token = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = token;
-  turns.Post(1, [token = std::move(token)] {});
+  turns.Post("1", [token = std::move(token)] {});
   EXPECT_FALSE(watch.expired());
   pool.RunUntilIdle();
   EXPECT_TRUE(watch.expired());

@@ -25,7 +25,7 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
       files_(&context_, &reads_, about_),
       executable_table_(&context_),
       functions_(&context_, &reads_, &lanes_, &executable_table_),
-      executables_(&context_, &lanes_, &executable_table_, &functions_),
+      executables_(&context_, &lanes_, &executable_table_, &functions_, about_),
       publications_(
           std::make_unique<SessionPublications>(&context_, &rearranger_, &copier_, about_.user, std::move(publications))),
       run_results_(fabric),

@@ -80,6 +80,11 @@ void Fill(const device::ValueInfo& value, v1::Compiled::Value* out) {
   out->set_memory_kind(value.memory_kind);
 }
 
+// Returns who takes turns with others: a user with all sessions, since a user may have many of them.
+std::string OwnerOf(const v1::Compile& command) {
+  return command.user().empty() ? absl::StrCat("session ", command.session()) : absl::StrCat("user ", command.user());
+}
+
 }  // namespace
 
 void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
@@ -98,7 +103,7 @@ void Programs::Compile(const v1::Compile& command, const Bytes& payload) {
     if (HostId(process.host()) == context_->self()) continue;
     processes_[process.host()] = program->processes[process.host()] = process.address();
   }
-  turns_.Post(command.session(),
+  turns_.Post(OwnerOf(command),
               [this, alive = context_->alive(), strand = context_->strand(), runtime = runtime_, cache = cache_, kept = kept_,
                clock = context_->clock(), program, id = command.executable(), request = *std::move(request)]() mutable {
                 if (alive.expired()) return;  // the worker is gone

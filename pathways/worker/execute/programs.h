@@ -11,7 +11,8 @@
 // Invariants:
 //   PG-1  every Compile is answered by exactly one Compiled
 //   PG-2  a dropped program stays usable for the executions that hold it
-//   PG-3  sessions take turns to have programs compiled, and none takes all threads. Programs of a session that has ended are not compiled
+//   PG-3  users take turns to have programs compiled, and none takes all threads; a session without a user has turns of its own. Programs of
+//         a session that has ended are not compiled
 // Lives on the worker's strand.
 #pragma once
 
@@ -55,7 +56,7 @@ using ProgramRef = std::shared_ptr<Program>;
 
 class Programs {
  public:
-  // `pool` and `cache` must outlive every compilation. `most_of_one`: the programs of one session that compile at once. `kept`: of an
+  // `pool` and `cache` must outlive every compilation. `most_of_one`: the programs of one user that compile at once. `kept`: of an
   // earlier Worker.
   Programs(WorkerContext* context, device::DeviceRuntime* runtime, Executor* pool, int most_of_one,
            std::shared_ptr<const CompileCache> cache, KeptProgramsRef kept)

@@ -117,6 +117,7 @@ void SessionExecutables::Compile(CompileRequest request, ResultCallback<Info> do
   auto& compile = *command.mutable_compile();
   compile.set_executable(record->id.v);
   compile.set_session(context_->id().v);
+  compile.set_user(user_);
   compile.set_format(request.format);
   compile.set_program_bytes(request.program.size());
   compile.set_options_bytes(request.options.size());

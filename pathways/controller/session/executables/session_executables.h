@@ -25,9 +25,15 @@ class SessionExecutables {
   using Info = std::shared_ptr<const ExecutableInfo>;
   using Twins = std::map<Handle, Handle>;  // an executable, and the one that was compiled to replace it
 
-  // All must outlive this.
-  SessionExecutables(SessionContext* context, SessionLanes* lanes, ExecutableTable* table, SessionFunctions* functions)
-      : context_(context), fabric_(context->fabric()), lanes_(lanes), table_(table), functions_(functions) {}
+  // All pointers must outlive this.
+  SessionExecutables(SessionContext* context, SessionLanes* lanes, ExecutableTable* table, SessionFunctions* functions,
+                     const session::NewSession& about)
+      : context_(context),
+        fabric_(context->fabric()),
+        lanes_(lanes),
+        table_(table),
+        functions_(functions),
+        user_(about.is_operator ? "" : about.user) {}
 
   // These are the methods of Session, for executables of one node.
   void Compile(CompileRequest request, ResultCallback<Info> done);
@@ -53,6 +59,7 @@ class SessionExecutables {
   SessionLanes* const lanes_;
   ExecutableTable* const table_;
   SessionFunctions* const functions_;
+  const std::string user_;  // with whose other sessions it shares a turn to compile; empty: with none
 };
 
 }  // namespace pw::controller
