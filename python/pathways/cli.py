@@ -10,7 +10,7 @@ import sys
 from pathways import __version__
 from pathways._cluster import binaries, command_lines, processes, records
 from pathways._cluster.admin import StatusError
-from pathways._commands import bench_paper, cluster_commands, doctor, page, profile, quotas, tokens, top, usage
+from pathways._commands import bench_paper, cluster_commands, doctor, page, profile, quotas, sizes, tokens, top, usage
 from pathways._launchers import join
 from pathways._launchers import up as launchers
 
@@ -61,8 +61,8 @@ def _add_quotas(add):
     change.add_argument("--weight", metavar="W|none", help="the largest weight of a session ('pathways share')")
     change.add_argument("--priority", metavar="P|none", help="the largest priority of a session")
     change.add_argument("--devices", metavar="N|none", help="how many devices at a time, by slices and without them; a slice beyond that waits, other uses are refused")
-    change.add_argument("--device-memory", metavar="BYTES|none", help="memory of arrays on each device; work beyond that waits, or fails if nothing will be freed")
-    change.add_argument("--host-memory", metavar="BYTES|none", help="host memory of arrays on their way from programs, or to them, on each host; more wait")
+    change.add_argument("--device-memory", metavar="BYTES|none", type=sizes.bytes_or_none, help="memory of arrays on each device; work beyond that waits, or fails if nothing will be freed")
+    change.add_argument("--host-memory", metavar="BYTES|none", type=sizes.bytes_or_none, help="host memory of arrays on their way from programs, or to them, on each host; more wait")
     change.add_argument("--host-processes", metavar="N|none", help="Python processes for functions on each host; each program that calls such functions has one")
     change.add_argument("--remove", action="store_true", help="remove all limits of the user that are not given")
     step("list", quotas.list_all, "show the limits and what is used of them; without an operator's token, one's own")
@@ -124,7 +124,7 @@ def _add_worker(worker):
                         help="where programs bring and fetch the bytes of arrays (default: a free port, or a Unix socket within a machine)")
     worker.add_argument("--advertise", metavar="NAME", help="this machine's name or address for other machines (default: its network name)")
     worker.add_argument("--checksum", action="store_true", help="protect what this host sends to others by checksums (CRC-32C)")
-    worker.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    worker.add_argument("--memory-limit", type=sizes.bytes_of, metavar="BYTES", help="memory for arrays on each device, such as 16GB (default: all of the device's)")
     _add_device_options(worker)
     _add_metrics(worker, "this host", secure=True)
     _add_host_python(worker)
@@ -143,7 +143,7 @@ def _add_host_python(command):
                          help="let programs run Python functions on the hosts (jax.experimental.colocated_python), as the workers' user, with this "
                               "interpreter (default: that of this command); without it and --python-user they are refused")
     command.add_argument("--python-user", metavar="NAME", help="the same, but as this user, who must be able to read the interpreter; needs root")
-    command.add_argument("--python-memory", type=int, metavar="BYTES", help="the most private memory of each process that runs such functions")
+    command.add_argument("--python-memory", type=sizes.bytes_of, metavar="BYTES", help="the most private memory of each process that runs such functions")
     command.add_argument("--python-seconds", type=float, metavar="SECONDS",
                          help="the most time of a call of such a function; if it is over, the call fails and its process is ended")
     command.add_argument("--python-processes", type=int, metavar="N", help="the most processes and threads of --python-user, on each host")
@@ -206,7 +206,7 @@ def parser():
                     help="whose computation goes next: first come; device time in proportion to the clients' weights, all equal unless they say "
                          "otherwise (the default); or their priorities")
     up.add_argument("--checksum", action="store_true", help="protect transfers between hosts by checksums (CRC-32C)")
-    up.add_argument("--memory-limit", type=int, metavar="BYTES", help="memory for arrays on each device (default: all of the device's)")
+    up.add_argument("--memory-limit", type=sizes.bytes_of, metavar="BYTES", help="memory for arrays on each device, such as 16GB (default: all of the device's)")
     _add_device_options(up)
     _add_host_python(up)
     up.add_argument("--spill", action="store_true",
