@@ -76,6 +76,10 @@ void LogicalArray::Delete() {
   Release();
 }
 
+void LogicalArray::Drop(Ref array) {
+  if (array != nullptr && array.use_count() == array->watches_ + 1) array->Release();
+}
+
 void LogicalArray::Donate() {
   deleted_ = true;
   listener_ = nullptr;

@@ -3,7 +3,8 @@
 // However many shards an array has, the controller keeps one record and one reference count. Shards are named by (array, index);
 // nothing is stored per shard. The reference count is that of std::shared_ptr: a client's handle, a running computation and a
 // waiting reader each hold a Ref. When the last Ref is dropped, or Delete() or Free() is called before, the record calls its
-// listener, which tells the hosts to free the shards.
+// listener, which tells the hosts to free the shards. Who only wants to know when an array settles holds a Watch: it keeps the record, but
+// not the shards.
 //
 // Life: pending on a number of completions (one for each host that takes part in making it) -> settled: ready or an error. A
 // ready array still becomes an error when a device that holds a part of it is lost. The first error stays.
@@ -20,6 +21,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -35,6 +37,7 @@ class LogicalArray {
  public:
   using Ref = std::shared_ptr<LogicalArray>;
   using Waiter = absl::AnyInvocable<void(const absl::Status&) &&>;
+  class Watch;
   enum class State : uint8_t { kPending, kReady, kError };
 
   // Called when the shards of an array may be freed.
@@ -76,6 +79,8 @@ class LogicalArray {
   // The user deletes the array: frees the data (calls the listener), and keeps the record, which is deleted(). State and waiters
   // do not change.
   void Delete();
+  // Drops a Ref. Frees the data if only Watches are left.
+  static void Drop(Ref array);
   // A computation has consumed the data: like Delete, but there is nothing to free, and the listener is not called.
   void Donate();
   bool deleted() const { return deleted_; }
@@ -91,10 +96,25 @@ class LogicalArray {
   const std::shared_ptr<const ArraySpec> spec_;
   Listener* listener_;  // null once it has been called
   int32_t missing_;
+  int32_t watches_ = 0;  // each has a Ref
   State state_;
   bool deleted_ = false;
   absl::Status status_;
   std::vector<Waiter> waiters_;
+};
+
+// Keeps the record of an array until it has settled, and not the array's data: whoever drops the last other Ref by Drop frees it.
+class LogicalArray::Watch {
+ public:
+  explicit Watch(Ref array) : array_(std::move(array)) { ++array_->watches_; }
+  ~Watch() {
+    if (array_ != nullptr) --array_->watches_;
+  }
+  Watch(Watch&& other) noexcept = default;
+  Watch& operator=(Watch&& other) = delete;
+
+ private:
+  Ref array_;
 };
 
 // Runs `done` exactly once, when all arrays have settled: with OK if all are ready, else with the first error in the order of

@@ -99,6 +99,39 @@ TEST(LogicalArrayTest, DeleteReleasesAtOnceAndOnlyOnce) {
   EXPECT_EQ(releases.ids.size(), 1u);
 }
 
+TEST(LogicalArrayTest, WatchesKeepTheRecordAndNotTheData) {
+  Releases releases;
+  auto array = Make(1, &releases);
+  auto reader = array;
+  const std::weak_ptr<LogicalArray> op = array;
+  int settled = 0;
+  array->WhenSettled([&settled](const absl::Status& status) { settled += status.ok() ? 1 : 100; });
+  std::vector<LogicalArray::Watch> watches;
+  watches.emplace_back(array);
+  watches.emplace_back(array);
+  LogicalArray::Drop(std::move(array));
+  EXPECT_TRUE(releases.ids.empty()) << "a reader needs the data";
+  LogicalArray::Drop(std::move(reader));
+  EXPECT_THAT(releases.ids, ElementsAre(ArrayId(1)));
+  EXPECT_EQ(settled, 0);
+  op.lock()->OnDone(absl::OkStatus());
+  EXPECT_EQ(settled, 1);
+  watches.clear();
+  EXPECT_TRUE(op.expired());
+  EXPECT_EQ(releases.ids.size(), 1u);
+}
+
+TEST(LogicalArrayTest, AWatchThatHasEndedDoesNotCount) {
+  Releases releases;
+  auto array = Make(0, &releases);
+  { const LogicalArray::Watch watch(array); }
+  auto reader = array;
+  LogicalArray::Drop(std::move(array));
+  EXPECT_TRUE(releases.ids.empty());
+  LogicalArray::Drop(std::move(reader));
+  EXPECT_THAT(releases.ids, ElementsAre(ArrayId(1)));
+}
+
 TEST(LogicalArrayTest, DonatedDataIsNotReleased) {
   Releases releases;
   auto array = Make(0, &releases);

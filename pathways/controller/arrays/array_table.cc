@@ -54,7 +54,7 @@ absl::Status ArrayTable::Delete(absl::Span<const Handle> handles) {
     }
     entry->deleted = true;
     entry->strings = nullptr;
-    const auto dropped = std::exchange(entry->record, nullptr);  // may run waiters: last
+    buffers::LogicalArray::Drop(std::exchange(entry->record, nullptr));  // may run waiters: last
   }
   return status;
 }
@@ -67,8 +67,9 @@ absl::Status ArrayTable::Erase(absl::Span<const Handle> handles) {
       status.Update(UnknownHandle("array", handle));
       continue;
     }
-    const ArrayEntry dropped = std::move(it->second);
+    ArrayEntry dropped = std::move(it->second);
     entries_.erase(it);
+    buffers::LogicalArray::Drop(std::move(dropped.record));
   }
   return status;
 }

@@ -75,3 +75,20 @@ def test_a_program_is_told_the_limit(start):
     code = "import jax; print(*(device.memory_stats()['bytes_limit'] for device in jax.devices()))"
     done = subprocess.run([sys.executable, "-c", code], env=clean_environment(PATHWAYS_ADDRESS=start(spill=False).address), capture_output=True, text=True)
     assert done.stdout == f"{LIMIT} {LIMIT}\n", done.stderr
+
+
+AHEAD = """
+import jax, jax.numpy as jnp, numpy as np
+step = jax.jit(lambda x: x + 1)
+x = jax.device_put(np.zeros(750_000, np.float32), jax.devices()[0])  # 3 MB: a step's argument and result fit, and nothing else
+for _ in range(500):
+    x = step(x)
+print(float(x[0]))
+"""
+
+
+@pytest.mark.parametrize("door", ["ifrt", "pjrt"])
+def test_a_program_that_runs_ahead_needs_no_memory_for_what_it_has_dropped(start, door):
+    env = clean_environment(PATHWAYS_ADDRESS=start(spill=False).address, PATHWAYS_DOOR=door)
+    done = subprocess.run([sys.executable, "-c", AHEAD], env=env, capture_output=True, text=True)
+    assert done.stdout == "500.0\n", done.stderr

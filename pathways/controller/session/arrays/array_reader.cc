@@ -43,7 +43,7 @@ void ArrayReader::WhenReady(absl::Span<const Handle> arrays, StatusCallback done
     records.push_back((*entry)->effects);
   }
   if (settled) return context_->Answer(std::move(done), error);
-  reads_->Hold(std::move(records), [this, done = std::move(done)](absl::Status status) mutable {
+  reads_->Watch(records, [this, done = std::move(done)](absl::Status status) mutable {
     context_->Answer(std::move(done), std::move(status));
   });
 }

@@ -5,8 +5,19 @@
 namespace pw::controller {
 
 void PendingReads::Hold(std::vector<Record> arrays, session::StatusCallback done) {
+  const std::vector<Record> awaited = arrays;
+  Add(awaited, {std::move(arrays), {}, std::move(done)});
+}
+
+void PendingReads::Watch(const std::vector<Record>& arrays, session::StatusCallback done) {
+  std::vector<buffers::LogicalArray::Watch> watches;
+  for (const Record& array : arrays) watches.emplace_back(array);
+  Add(arrays, {{}, std::move(watches), std::move(done)});
+}
+
+void PendingReads::Add(absl::Span<const Record> arrays, Read read) {
   const uint64_t key = next_++;
-  reads_->insert({key, Read{arrays, std::move(done)}});
+  reads_->emplace(key, std::move(read));
   buffers::WhenAllSettled(arrays, [key, weak = std::weak_ptr<Reads>(reads_)](const absl::Status& status) {
     auto reads = weak.lock();
     if (reads == nullptr) return;

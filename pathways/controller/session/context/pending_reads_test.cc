@@ -67,5 +67,23 @@ TEST(PendingReadsTest, ArraysAreHeldUntilTheyHaveSettled) {
   EXPECT_TRUE(seen.expired());
 }
 
+TEST(PendingReadsTest, WhoOnlyWaitsIsAnsweredForArraysWhoseDataIsFreed) {
+  struct Releases : buffers::LogicalArray::Listener {
+    void OnReleased(const buffers::LogicalArray&) override { ++count; }
+    int count = 0;
+  } releases;
+  ReadsWorld world;
+  auto one = std::make_shared<buffers::LogicalArray>(ArrayId(1), SessionId(1), std::make_shared<const buffers::ArraySpec>(), 1,
+                                                     &releases);
+  const std::weak_ptr<buffers::LogicalArray> op = one;
+  world.reads->Watch({one, PendingArray(0)}, [&](absl::Status status) { world.answers.push_back(status.ok() ? "OK" : "error"); });
+  buffers::LogicalArray::Drop(std::move(one));
+  EXPECT_EQ(releases.count, 1);
+  EXPECT_THAT(world.answers, IsEmpty());
+  op.lock()->OnDone(absl::OkStatus());
+  EXPECT_THAT(world.answers, ElementsAre("OK"));
+  EXPECT_TRUE(op.expired());
+}
+
 }  // namespace
 }  // namespace pw::controller

@@ -272,6 +272,32 @@ TEST(ExecuteTest, ChainsRunWithoutWaitingAndAreFreedInOrder) {
   EXPECT_EQ(t.cluster->fabric().ops().size(), 0u);
 }
 
+// A client by the PJRT door asks for the end of each call, and runs ahead.
+TEST(ExecuteTest, HostsHearOfDroppedArraysBeforeTheNextCallAlthoughTheirEndIsAwaited) {
+  TestCluster t(1, 1);
+  t.Open();
+  auto info = Copy(t, 1);
+  ASSERT_TRUE(t.Put(1, t.Rows(0, 1, {1, 4}), "abcd").ok());
+  t.Run();
+  t.workers[0]->hold_done = true;
+  t.workers[0]->log.clear();
+  int ends = 0;
+  for (Handle h = 1; h < 4; ++h) {
+    ASSERT_TRUE(t.Execute(info->handle, {h}, {h + 1}).ok());
+    t.session->WhenReady({h + 1}, [&](absl::Status status) { ends += status.ok() ? 1 : 100; });
+    ASSERT_TRUE(t.session->Destruct({h}).ok());
+    t.Run();
+  }
+  std::string kinds;
+  for (const Command& command : t.workers[0]->log) kinds += command.has_execute() ? 'x' : command.has_release() ? 'r' : '?';
+  EXPECT_EQ(kinds, "xrxrxr");
+  EXPECT_EQ(ends, 0);
+  t.workers[0]->ReleaseDone();
+  t.Run();
+  EXPECT_EQ(ends, 3);
+  EXPECT_EQ(t.workers[0]->num_shards(), 1u);
+}
+
 TEST(ExecuteTest, TheFirstCallGetsServerHandles) {
   TestCluster t(1, 1);
   t.Open();
