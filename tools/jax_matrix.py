@@ -4,6 +4,7 @@
   jax_matrix.py                                        a sample of FILES on the two newest supported versions
   jax_matrix.py --versions 0.8.3 --files fft_test nn_test
   jax_matrix.py --all                                  every test of every file: hours
+  jax_matrix.py --door pjrt                            through jax's own process (PATHWAYS_DOOR)
   jax_matrix.py --source ~/jax --revision 0.12.0.1=main      tests from your checkout, of a revision if it lacks the tag
 
 The tests come from jax's repository, at the tag of each version, because jax's packages have none. The file tools/jax_known_failures.txt lists
@@ -39,14 +40,16 @@ class Stop(Exception):
 
 
 class KnownFailures:
-    """The lines 'versions | test | reason' of the list. versions: names separated by commas, or '*'; a '*' in a test stands for any text."""
+    """The lines 'versions | test | reason' of the list. versions: names separated by commas, or '*', for one door '*/pjrt'; a '*' in a test stands for any
+    text."""
 
     def __init__(self, text):
         self._lines = [tuple(part.strip() for part in line.split("|", 2)) for line in text.splitlines() if line and not line.startswith("#")]
 
-    def of(self, version):
-        """Returns {test: reason} for a version."""
-        return {test: reason for versions, test, reason in self._lines if versions == "*" or version in versions.replace(",", " ").split()}
+    def of(self, version, door="ifrt"):
+        """Returns {test: reason} for a version, by a door."""
+        names = {"*", version, f"*/{door}", f"{version}/{door}"}
+        return {test: reason for versions, test, reason in self._lines if names.intersection(versions.replace(",", " ").split())}
 
 
 class Outcome:
@@ -139,16 +142,16 @@ def packages_for(environment):
 def run_version(version, args):
     environment = environment_of(version)
     tests, commit = tests_of(version, args.source, args.revisions.get(version, f"jax-v{version}"))
-    known = KnownFailures(KNOWN.read_text()).of(version)
+    known = KnownFailures(KNOWN.read_text()).of(version, args.door)
     names = args.files or [f"{name}_test" for name in FILES]
     names = sorted(path.stem for path in tests.glob("*_test.py")) if args.all and not args.files else names
     present = [name for name in names if (tests / f"{name}.py").exists()]
-    out = PLACE / version
+    out = PLACE / (version if args.door == "ifrt" else f"{version}-{args.door}")
     command = [environment.python, ROOT / "tools" / "jax_suite.py", "--tests", tests, "--out", out, "--jobs", str(args.jobs), "--seed",
                str(args.seed), "--sample", "0" if args.all else str(args.sample), "--file-seconds", str(args.file_seconds)]
     command += [part for test in known for part in ("--also", test)]
     print(f"\njax {version}: {len(present)} files of tests, of {commit[:12]}", flush=True)
-    subprocess.run([*command, *present], check=False, env=os.environ | {"PYTHONPATH": str(packages_for(environment))})
+    subprocess.run([*command, *present], check=False, env=os.environ | {"PYTHONPATH": str(packages_for(environment)), "PATHWAYS_DOOR": args.door})
     rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
     if len(rows) != len(present):
         raise Stop(f"the tests of jax {version} ended early: {len(rows)} of {len(present)} files are in {out}/results.jsonl")
@@ -176,9 +179,13 @@ def short(text):
     return re.sub(r" \(/.*", "", errors[-1].removeprefix("E").strip())[:160].replace("`", "'")  # without paths of this machine
 
 
-def section(version, outcome, said):
-    """Returns the section of a version in the document, as lines."""
-    lines = [f"### jax {version}", "", said, "", *table(outcome)]
+def titled(version, door):
+    return version if door == "ifrt" else f"{version}, by the {door.upper()} door"
+
+
+def section(title, outcome, said):
+    """Returns the section of a version and door in the document, as lines."""
+    lines = [f"### jax {title}", "", said, "", *table(outcome)]
     if outcome.unfinished():
         lines += ["", "Not ended within the time for a file, so the rest of these was not run: " + ", ".join(outcome.unfinished()) + "."]
     if outcome.uncollected():
@@ -193,14 +200,14 @@ def section(version, outcome, said):
     return lines
 
 
-def put_section(document, version, lines):
-    """Returns the document with this version's section replaced or added, newest version first."""
+def put_section(document, title, lines):
+    """Returns the document with this section replaced or added, newest version first, and each version's IFRT door first."""
     before, rest = document.split(BEGIN)
     inside, after = rest.split(END)
     sections = {part.split("\n", 1)[0].strip(): "### jax " + part.strip() for part in inside.split("### jax ")[1:]}
-    sections[version] = "\n".join(lines)
-    newest_first = sorted(sections, key=lambda name: [int(part) for part in name.split(".")], reverse=True)
-    return before + BEGIN + "\n\n" + "\n\n".join(sections[name] for name in newest_first) + "\n\n" + END + after
+    sections[title] = "\n".join(lines)
+    ordered = sorted(sections, key=lambda name: ([-int(part) for part in name.split(",")[0].split(".")], name))
+    return before + BEGIN + "\n\n" + "\n\n".join(sections[name] for name in ordered) + "\n\n" + END + after
 
 
 def arguments():
@@ -214,6 +221,7 @@ def arguments():
     parser.add_argument("--file-seconds", type=int, help="after which the rest of a file is left out; default 240, with --all 3600")
     parser.add_argument("--source", default="https://github.com/jax-ml/jax", help="jax's repository: an address or a folder")
     parser.add_argument("--revision", action="append", default=[], metavar="VERSION=REVISION", help="default: the tag of the version")
+    parser.add_argument("--door", choices=("ifrt", "pjrt"), default="ifrt", help="how jax enters the cluster; each has sections of its own")
     parser.add_argument("--no-document", action="store_true", help="leave docs/compatibility.md as it is")
     args = parser.parse_args()
     args.revisions = dict(one.split("=", 1) for one in args.revision)
@@ -231,10 +239,11 @@ def main():
             print(f"jax_matrix: {why}", file=sys.stderr)
             good = False
             continue
-        lines = section(version, outcome, said)
+        title = titled(version, args.door)
+        lines = section(title, outcome, said)
         print("\n" + "\n".join(lines), flush=True)
         if not args.no_document and not args.files:
-            DOCUMENT.write_text(put_section(DOCUMENT.read_text(), version, lines))
+            DOCUMENT.write_text(put_section(DOCUMENT.read_text(), title, lines))
         good &= outcome.good()
     return 0 if good else 1
 

@@ -15,6 +15,7 @@ KNOWN = """
 0.10.2, 0.12.0.1 | a_test.py::A::test_far* | the compiler runs elsewhere
 * | a_test.py::A::test_pointer | arrays are another machine's memory
 0.8.3 | a_test.py::A::test_old | not in the old one
+*/pjrt | a_test.py::A::test_door | this door has none
 """
 
 
@@ -31,6 +32,10 @@ def outcome(rows, version="0.10.2"):
 def test_the_list_is_read_for_a_version():
     assert set(KnownFailures(KNOWN).of("0.8.3")) == {"a_test.py::A::test_pointer", "a_test.py::A::test_old"}
     assert KnownFailures(KNOWN).of("0.12.0.1")["a_test.py::A::test_far*"] == "the compiler runs elsewhere"
+
+
+def test_the_list_is_read_for_a_door():
+    assert set(KnownFailures(KNOWN).of("0.8.3", "pjrt")) - set(KnownFailures(KNOWN).of("0.8.3", "ifrt")) == {"a_test.py::A::test_door"}
 
 
 def test_failures_on_the_list_are_counted_with_their_reasons_and_do_not_fail_the_run():
@@ -60,9 +65,10 @@ def test_a_section_says_what_did_not_run():
 
 def test_only_the_section_of_the_version_is_replaced_and_the_newest_comes_first():
     document = f"above\n{jax_matrix.BEGIN}\n\n{jax_matrix.END}\nbelow\n"
-    for version, text in (("0.9.2", "nine"), ("0.12.0.1", "twelve"), ("0.9.2", "nine again")):
+    pjrt = jax_matrix.titled("0.12.0.1", "pjrt")
+    for version, text in (("0.9.2", "nine"), (pjrt, "another door"), ("0.12.0.1", "twelve"), ("0.9.2", "nine again")):
         document = jax_matrix.put_section(document, version, [f"### jax {version}", "", text])
-    assert document == (f"above\n{jax_matrix.BEGIN}\n\n### jax 0.12.0.1\n\ntwelve\n\n### jax 0.9.2\n\nnine again\n\n{jax_matrix.END}\nbelow\n")
+    assert document == (f"above\n{jax_matrix.BEGIN}\n\n### jax 0.12.0.1\n\ntwelve\n\n### jax 0.12.0.1, by the PJRT door\n\nanother door\n\n### jax 0.9.2\n\nnine again\n\n{jax_matrix.END}\nbelow\n")
 
 
 @pytest.mark.parametrize("files", [[], ["--files", "a_test"]])
