@@ -18,7 +18,7 @@ Runtime::Runtime(const Environment& environment, const RuntimeKnobs& knobs)
       operators_(environment.operators == nullptr ? Operators() : *environment.operators),
       batcher_(knobs.batching, environment.clock,
                [this](HostId to, bool critical, FrameBuilder frame) { Emit(to, critical, std::move(frame)); }),
-      early_(knobs.max_early_bytes) {
+      early_(knobs.max_early_bytes, kEarlyWindows * knobs.flow.window_bytes) {
   operators_.Add(kResultOp, [this](const OperatorContext& context) -> absl::StatusOr<std::unique_ptr<Operator>> {
     auto own = IsOwn(context.run) ? own_runs_.find(context.run.sequence) : own_runs_.end();
     if (own == own_runs_.end()) return absl::InvalidArgumentError("a result node must be placed on the coordinator of its graph");
@@ -128,8 +128,9 @@ void Runtime::StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::str
   EarlyMessages::Held held = early_.Take(id);
   if (held.lost_some) {
     return EndEarly(id, absl::ResourceExhaustedError(absl::StrCat(
-                            "more tuples for ", ToString(id), " came to ", ToString(environment_.self),
-                            " before its start than there was room for (max_early_bytes = ", knobs_.max_early_bytes, ")")));
+                            "more messages for ", ToString(id), " came to ", ToString(environment_.self),
+                            " before its start than there was room for (max_early_bytes = ", knobs_.max_early_bytes,
+                            "), although their senders were to wait: begin fewer runs at once")));
   }
   for (auto& [from, message] : held.messages) {
     if (TupleMessage* tuple = std::get_if<TupleMessage>(&message)) {
