@@ -31,8 +31,8 @@ class EarlyMessages {
   struct Held {
     std::vector<std::pair<HostId, std::variant<TupleMessage, ReportMessage>>> messages;
     bool lost_some = false;
-    size_t bytes = 0;    // of messages that count against max_bytes
-    Credit held_back{};  // of tuples
+    size_t bytes = 0;                   // of messages that count against max_bytes
+    Credit held_back{};                 // of tuples
     std::map<HostId, size_t> memory{};  // of these tuples, by sender
   };
 

@@ -69,7 +69,8 @@ struct RuntimeKnobs {
   FlowKnobs flow;
   size_t local_high_water_bytes = 16 << 20;  // for queued tuples between shards of this host
   size_t local_hard_limit_bytes = 1 << 30;
-  size_t max_early_bytes = 64 << 20;     // for messages of runs whose start has not come, except tuples whose senders wait (early_messages.h)
+  size_t max_early_bytes =
+      64 << 20;  // for messages of runs whose start has not come, except tuples whose senders wait (early_messages.h)
   uint32_t max_local_shards = 1u << 20;  // of one graph
 };
 
@@ -111,6 +112,8 @@ class Runtime : private Links::Handler, private Courier {
     Timers* timers = nullptr;
     Links* links = nullptr;
     const Operators* operators = nullptr;
+    // Told of runs of other coordinators that this host has refused, with their argument for this host. Called inside OnFrame; may be null.
+    std::function<void(const std::string& argument, const absl::Status& why)> on_refused{};
   };
 
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
@@ -199,7 +202,8 @@ class Runtime : private Links::Handler, private Courier {
 
   // Runs.
   void Begin(RunId id);
-  void StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument);
+  absl::Status StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument);
+  absl::Status TryStart(HostId from, RunId id, StartMessage& message);
   void EndIfOver(RunId id);
   void EndEarly(RunId id, const absl::Status& status);
   void Remove(RunId id);

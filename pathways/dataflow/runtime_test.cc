@@ -493,8 +493,9 @@ TEST(Runtime, SendersWaitForALateStart) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (bool critical : {false, true}) {
       RuntimeWorld world(4, seed, operators, knobs);
-      auto graph = Graph::Create({{"a", "pour", "", Over(2, 1, 1)}, {"b", "forward", "", Over(1, 1, 3)}, {"r", kResultOp, "", Over(1, 1)}},
-                                 {{NodeId(0), NodeId(1), EdgeKind::kGather, critical}, {NodeId(1), NodeId(2), EdgeKind::kGather, true}});
+      auto graph =
+          Graph::Create({{"a", "pour", "", Over(2, 1, 1)}, {"b", "forward", "", Over(1, 1, 3)}, {"r", kResultOp, "", Over(1, 1)}},
+                        {{NodeId(0), NodeId(1), EdgeKind::kGather, critical}, {NodeId(1), NodeId(2), EdgeKind::kGather, true}});
       Outcome outcome;
       world.at(0).Start(*world.at(0).Install(*graph), outcome.Options());
       while (world.RunOne()) most = std::max(most, world.at(3).early_bytes());

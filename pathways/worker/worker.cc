@@ -104,7 +104,11 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes, &host_quota_),
       profiles_(&context_, environment.runtime, environment.compile_pool),
       tracing_(&context_.recorder(), &profiles_),
-      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), OperatorsOfPrograms()) {
+      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), OperatorsOfPrograms(),
+                    [this](const std::string& argument, const absl::Status& why) {
+                      routes_.Refuse(argument, why);
+                      program_nodes_.Refuse(argument, why);
+                    }) {
   peers_.transfers().set_checksum(checksum_);
   if (!environment.shares_memory) return;
   if (environment.transport != nullptr) {
