@@ -1,6 +1,7 @@
 """`pw.route` in programs: rows travel from host to host to the experts that they name, and back. The cluster has two islands of one host each, and
 four devices per host. Values are compared with those of the same function outside of programs, on jax's own cpu, and with numpy."""
 
+import pathlib
 import subprocess
 import sys
 
@@ -12,6 +13,9 @@ from conftest import PATIENCE, ROOT, assert_same, clean_environment
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from route_reference import reference  # noqa: E402
 
 ROWS, WIDTH = 24, 3
 RNG = np.random.default_rng(7)
@@ -29,20 +33,6 @@ def random_rows(*shape, dtype=np.float32):
 
 def random_keys(experts, count=ROWS):
     return RNG.integers(-1, experts, count).astype(np.int32)
-
-
-def reference(x, where, experts, capacity):
-    """Returns rows, slots, counts and the rows that come back, by their definition."""
-    rows, back = np.zeros((experts, capacity, *x.shape[1:]), x.dtype), np.zeros_like(x)
-    slots, count = np.full((experts, capacity), -1, np.int32), np.zeros(experts, np.int32)
-    for i, expert in enumerate(where):
-        if expert < 0:
-            continue
-        if count[expert] < capacity:
-            rows[expert, count[expert]] = back[i] = x[i]
-            slots[expert, count[expert]] = i
-        count[expert] += 1
-    return rows, slots, count, back
 
 
 def whole(arrays):
