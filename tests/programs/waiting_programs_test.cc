@@ -289,7 +289,8 @@ TEST(HostsChoose, NothingPassesTheControllerBetweenThePredicateAndTheEndOfWhatFo
 TEST(HostsChoose, ASessionPaysForTheBranchThatRan) {
   Waiting b("costs");
   const uint32_t here = b.Sharding({0}), there = b.Sharding({2});
-  const uint32_t dear = b.Executable("args=1 outputs=1 dims=4 us=500", {2}), cheap = b.Executable("args=1 outputs=1 dims=4 us=100", {0});
+  const uint32_t dear = b.Executable("args=1 outputs=1 dims=4 us=500", {2}),
+                 cheap = b.Executable("args=1 outputs=1 dims=4 us=100", {0});
   b.Branch(here, {cheap}, here, here, false);
   b.Branch(here, {dear}, there, here, true);
   const uint32_t index = b.Index(here), x = b.Arg(here);

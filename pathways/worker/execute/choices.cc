@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -22,9 +23,12 @@ struct Choices::Choice {
   const v1::BeginChoice message;
   const SessionId session;
   absl::flat_hash_map<uint64_t, std::shared_ptr<const dataflow::GraphPart>> parts;  // by the number of the graph
-  absl::flat_hash_map<uint32_t, HostId> leaders;                                   // by the number of the Choose
-  absl::flat_hash_map<uint32_t, absl::StatusOr<uint32_t>> decisions;
+  std::map<uint32_t, HostId> leaders;                                               // by the number of the Choose
+  std::map<uint32_t, std::string> locations;
+  absl::flat_hash_map<uint32_t, Decision> decisions;
   std::map<HostId, absl::Status> gone;
+  std::map<uint32_t, std::set<HostId>> askers;        // hosts that have lost a leader, and asked this one
+  std::map<uint32_t, std::set<HostId>> have_lost;     // that have lost a leader too, without its decision
   std::vector<std::pair<const v1::Script*, int>> at;  // the scripts that are under way, with the next step of each
   std::optional<uint32_t> reading;                    // the Choose whose index this host reads
   ValueReader index;
@@ -59,7 +63,8 @@ void Choices::Begin(const v1::BeginChoice& command) {
   if (status.ok()) status = Examine(*choice, choice->message.script());
   if (!status.ok()) return Refuse(choice, status);
   if (command.devices_size() > 0)
-    of_.order->OpenLease(command.gang(), command.granted(), choice->session, {command.devices().begin(), command.devices().end()});
+    of_.order->OpenLease(command.gang(), command.granted(), choice->session,
+                         {command.devices().begin(), command.devices().end()});
   TakeInputs(*choice);
   choice->at.emplace_back(&choice->message.script(), 0);
   TakeEarly(choice);
@@ -116,6 +121,7 @@ absl::Status Choices::ExamineChoose(Choice& choice, const v1::Script::Choose& ch
   }
   if (!choice.leaders.try_emplace(choose.number(), HostId(choose.leader())).second || !choice.has(HostId(choose.leader())))
     return absl::InvalidArgumentError(absl::StrCat("choice ", choose.number(), " is there twice, or none of its hosts decides"));
+  choice.locations[choose.number()] = choose.location();
   for (const v1::Script& branch : choose.branches()) PW_RETURN_IF_ERROR(Examine(choice, branch));
   return absl::OkStatus();
 }
@@ -130,7 +136,7 @@ void Choices::TakeInputs(Choice& choice) {
 // This host takes no part: its outputs fail, and what it was to decide fails on all hosts.
 void Choices::Refuse(const ChoiceRef& choice, const absl::Status& status) {
   for (const auto& [number, leader] : choice->leaders) {
-    if (leader == of_.context->self()) Tell(*choice, number, status);
+    if (leader == of_.context->self()) Tell(*choice, number, {0, status});
   }
   early_.erase(choice->message.op());
   choice->failed = status;
@@ -160,9 +166,15 @@ void Choices::OnBranch(HostId from, const v1::BranchChosen& chosen) {
 // Keeps a decision that has come before the choice's command.
 void Choices::Keep(HostId from, const v1::BranchChosen& chosen) {
   const SessionId session = SessionOfName(chosen.choice());
-  if (session == SessionId() || of_.context->ended(session) ||
-      of_.context->had().Has(HadCommands::Kind::kOp, chosen.choice()))
-    return;
+  if (session == SessionId() || of_.context->ended(session)) return;
+  if (of_.context->had().Has(HadCommands::Kind::kOp, chosen.choice())) {  // it has ended here
+    if (chosen.what() != v1::BranchChosen::QUESTION) return;
+    v1::BranchChosen answer;
+    answer.set_choice(chosen.choice());
+    answer.set_number(chosen.number());
+    answer.set_what(v1::BranchChosen::LOST);
+    return of_.frames->SendBranch(from, answer);
+  }
   size_t kept = 0;
   for (const auto& [op, heard] : early_) kept += heard.size();
   if (kept >= kMostEarly) early_.erase(early_.begin());
@@ -178,13 +190,57 @@ void Choices::TakeEarly(const ChoiceRef& choice) {
 
 void Choices::Hear(Choice& choice, HostId from, const v1::BranchChosen& chosen) {
   const auto leader = choice.leaders.find(chosen.number());
-  if (leader == choice.leaders.end() || leader->second != from || from == of_.context->self()) return;
-  absl::StatusOr<uint32_t> decision = chosen.branch();
-  if (chosen.has_status()) {
-    absl::Status status = FromProto(chosen.status());
-    decision = status.ok() ? absl::InternalError("a choice has failed without an error") : std::move(status);
+  if (leader == choice.leaders.end() || !choice.has(from) || from == of_.context->self()) return;
+  if (chosen.what() == v1::BranchChosen::QUESTION) return Answer(choice, from, chosen.number());
+  if (chosen.what() == v1::BranchChosen::LOST) {
+    choice.have_lost[chosen.number()].insert(from);
+    return GiveUpIfAllLost(choice, chosen.number());
   }
-  choice.decisions.try_emplace(chosen.number(), std::move(decision));
+  if (from != leader->second && !choice.gone.contains(leader->second)) return;
+  Settle(choice, chosen.number(), {chosen.branch(), FromProto(chosen.status())});
+}
+
+// The decision is known, and passed on to those that have asked for it.
+void Choices::Settle(Choice& choice, uint32_t number, Decision decision) {
+  if (!choice.decisions.try_emplace(number, std::move(decision)).second) return;
+  const auto askers = choice.askers.find(number);
+  if (askers == choice.askers.end()) return;
+  for (HostId asker : std::exchange(askers->second, {})) Answer(choice, asker, number);
+}
+
+void Choices::Answer(Choice& choice, HostId asker, uint32_t number) {
+  const auto decision = choice.decisions.find(number);
+  if (decision != choice.decisions.end()) return TellOne(choice, asker, number, decision->second);
+  if (choice.gone.contains(choice.leaders.at(number))) return Say(choice, asker, number, v1::BranchChosen::LOST);
+  choice.askers[number].insert(asker);
+}
+
+// The leader has gone, and this host does not know the decision.
+void Choices::Ask(Choice& choice, uint32_t number) {
+  for (HostId asker : std::exchange(choice.askers[number], {})) Say(choice, asker, number, v1::BranchChosen::LOST);
+  for (uint32_t host : choice.message.hosts()) {
+    if (HostId(host) != of_.context->self() && !choice.gone.contains(HostId(host)))
+      Say(choice, HostId(host), number, v1::BranchChosen::QUESTION);
+  }
+}
+
+void Choices::GiveUpIfAllLost(Choice& choice, uint32_t number) {
+  const auto gone = choice.gone.find(choice.leaders.at(number));
+  if (gone == choice.gone.end() || choice.decisions.contains(number)) return;
+  const std::set<HostId>& lost = choice.have_lost[number];
+  for (uint32_t id : choice.message.hosts()) {
+    const HostId host(id);
+    if (host != of_.context->self() && !choice.gone.contains(host) && !lost.contains(host)) return;  // it will answer
+  }
+  Settle(choice, number, {0, program::WithLocation(gone->second, choice.locations.at(number))});
+}
+
+void Choices::Say(const Choice& choice, HostId to, uint32_t number, v1::BranchChosen::What what) const {
+  v1::BranchChosen said;
+  said.set_choice(choice.message.op());
+  said.set_number(number);
+  said.set_what(what);
+  of_.frames->SendBranch(to, said);
 }
 
 void Choices::OnHostGone(HostId host, const absl::Status& status) {
@@ -192,7 +248,11 @@ void Choices::OnHostGone(HostId host, const absl::Status& status) {
     const auto it = choices_.find(op);
     if (it == choices_.end()) continue;
     const ChoiceRef choice = it->second;
-    choice->gone.try_emplace(host, status);
+    if (!choice->gone.try_emplace(host, status).second) continue;
+    for (const auto& [number, leader] : choice->leaders) {
+      if (leader == host && !choice->decisions.contains(number)) Ask(*choice, number);
+    }
+    for (const auto& [number, leader] : choice->leaders) GiveUpIfAllLost(*choice, number);
     Advance(choice);
   }
 }
@@ -207,37 +267,41 @@ void Choices::ReadIndex(const ChoiceRef& choice, const v1::Script::Choose& choos
                        if (bytes.ok()) {
                          int32_t index = 0;
                          std::memcpy(&index, bytes->data(), sizeof index);
-                         Decide(*live, choose, static_cast<uint32_t>(std::clamp(index, 0, choose.branches_size() - 1)));
+                         Decide(*live, choose,
+                                {static_cast<uint32_t>(std::clamp(index, 0, choose.branches_size() - 1)), absl::OkStatus()});
                        } else {
-                         Decide(*live, choose, bytes.status());
+                         Decide(*live, choose, {0, program::WithLocation(bytes.status(), choose.location())});
                        }
                        Advance(live);
                      });
 }
 
-void Choices::Decide(Choice& choice, const v1::Script::Choose& choose, const absl::StatusOr<uint32_t>& branch) {
-  absl::StatusOr<uint32_t> decision = branch;
-  if (!branch.ok()) decision = program::WithLocation(branch.status(), choose.location());
+void Choices::Decide(Choice& choice, const v1::Script::Choose& choose, const Decision& decision) {
   if (of_.context->recorder().on()) {
     of_.context->recorder().Instant(
-        trace::Kind::kGrant, "choices", decision.ok() ? absl::StrCat("branch ", *decision, " is chosen") : "no branch is chosen",
+        trace::Kind::kGrant, "choices",
+        decision.status.ok() ? absl::StrCat("branch ", decision.branch, " is chosen") : "no branch is chosen",
         {.flow = choice.message.op(), .gang = choice.message.gang(), .session = choice.session.v});
   }
   Tell(choice, choose.number(), decision);
-  choice.decisions.try_emplace(choose.number(), std::move(decision));
+  Settle(choice, choose.number(), decision);
 }
 
-void Choices::Tell(const Choice& choice, uint32_t number, const absl::StatusOr<uint32_t>& branch) {
+void Choices::Tell(const Choice& choice, uint32_t number, const Decision& decision) {
+  for (uint32_t host : choice.message.hosts()) {
+    if (HostId(host) != of_.context->self()) TellOne(choice, HostId(host), number, decision);
+  }
+}
+
+void Choices::TellOne(const Choice& choice, HostId to, uint32_t number, const Decision& decision) {
   v1::BranchChosen chosen;
   chosen.set_choice(choice.message.op());
   chosen.set_number(number);
-  if (branch.ok())
-    chosen.set_branch(*branch);
+  if (decision.status.ok())
+    chosen.set_branch(decision.branch);
   else
-    *chosen.mutable_status() = ToProto(branch.status());
-  for (uint32_t host : choice.message.hosts()) {
-    if (HostId(host) != of_.context->self()) of_.frames->SendBranch(HostId(host), chosen);
-  }
+    *chosen.mutable_status() = ToProto(decision.status);
+  of_.frames->SendBranch(to, chosen);
 }
 
 //---- steps
@@ -266,22 +330,20 @@ void Choices::Advance(const ChoiceRef& choice) {
 bool Choices::Follow(const ChoiceRef& choice, const v1::Script::Choose& choose) {
   const HostId leader(choose.leader());
   if (!choice->decisions.contains(choose.number()) && leader == of_.context->self()) ReadIndex(choice, choose);
-  const auto gone = choice->gone.find(leader);
-  if (gone != choice->gone.end())
-    choice->decisions.try_emplace(choose.number(), program::WithLocation(gone->second, choose.location()));
-  const auto decision = choice->decisions.find(choose.number());
-  if (decision == choice->decisions.end()) return false;
-  const absl::StatusOr<uint32_t>& branch = decision->second;
+  const auto known = choice->decisions.find(choose.number());
+  if (known == choice->decisions.end()) return false;
+  const auto& [branch, status] = known->second;
   ++choice->at.back().second;
-  if (branch.ok() && *branch < static_cast<uint32_t>(choose.branches_size())) {
+  if (status.ok() && branch < static_cast<uint32_t>(choose.branches_size())) {
     if (of_.context->recorder().on()) {
-      of_.context->recorder().Instant(trace::Kind::kPrepare, "choices", absl::StrCat("branch ", *branch),
-                                      {.flow = choice->message.op(), .gang = choice->message.gang(), .session = choice->session.v});
+      of_.context->recorder().Instant(
+          trace::Kind::kPrepare, "choices", absl::StrCat("branch ", branch),
+          {.flow = choice->message.op(), .gang = choice->message.gang(), .session = choice->session.v});
     }
-    choice->at.emplace_back(&choose.branches(static_cast<int>(*branch)), 0);
+    choice->at.emplace_back(&choose.branches(static_cast<int>(branch)), 0);
     return true;
   }
-  const absl::Status error = branch.ok() ? absl::InvalidArgumentError("a choice has no such branch") : branch.status();
+  const absl::Status error = status.ok() ? absl::InvalidArgumentError("a choice has no such branch") : status;
   for (uint32_t slot : choose.outputs()) {
     of_.arrays->store().Poison(ArrayId(choice->name(slot)), error, choice->session);
     choice->made.push_back(slot);

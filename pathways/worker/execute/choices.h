@@ -9,11 +9,14 @@
 // goes on after a choice only when it has dispatched the chosen branch. So all devices have the same order on all hosts, although hosts hear of
 // decisions at different times, and nothing is launched for a branch that is not chosen.
 //
-// Errors are values. If the index has an error, so have the outputs of this choice, and the script goes on. If the leader has gone, each of the
-// others decides so by itself.
+// Errors are values. If the index has an error, so have the outputs of this choice, and the script goes on.
+//
+// Lost leaders. A leader that goes may have told some hosts and not others. A host that has lost it asks the others, and takes their word. Each answers
+// when it has the decision, or has lost the leader too. If none has it, the outputs have the error of the loss on all hosts.
 //
 // Invariants:
-//   CH-1  all hosts that stay carry out the same steps, unless a leader of the choice has gone or its session has ended
+//   CH-1  all hosts that stay carry out the same steps, unless their session has ended. But a host that has ended its part of the choice may have run
+//         a branch that others, who learn of no decision any more, do not run
 //   CH-2  the choice's op is answered once, after all commands of its steps, with their device time
 //   CH-3  the lease gives up its place when the last step has been dispatched, whatever the decisions were
 // Lives on the worker's strand.
@@ -64,6 +67,10 @@ class Choices final : private FrameChannel::BranchReceiver {
  private:
   struct Choice;
   using ChoiceRef = std::shared_ptr<Choice>;
+  struct Decision {
+    uint32_t branch = 0;
+    absl::Status status;  // not OK: no branch runs
+  };
   using Heard = std::pair<HostId, pathways::v1::BranchChosen>;
   static constexpr size_t kMostEarly = 4096;  // decisions of choices whose command has not come
   static constexpr uint32_t kMostSlots = 1u << 24;
@@ -85,8 +92,15 @@ class Choices final : private FrameChannel::BranchReceiver {
   // Returns false if the script waits for the decision.
   bool Follow(const ChoiceRef& choice, const pathways::v1::Script::Choose& choose);
   void ReadIndex(const ChoiceRef& choice, const pathways::v1::Script::Choose& choose);
-  void Decide(Choice& choice, const pathways::v1::Script::Choose& choose, const absl::StatusOr<uint32_t>& branch);
-  void Tell(const Choice& choice, uint32_t number, const absl::StatusOr<uint32_t>& branch);
+  void Decide(Choice& choice, const pathways::v1::Script::Choose& choose, const Decision& decision);
+  void Tell(const Choice& choice, uint32_t number, const Decision& decision);
+  void TellOne(const Choice& choice, HostId to, uint32_t number, const Decision& decision);
+  void Settle(Choice& choice, uint32_t number, Decision decision);
+  // Lost leaders.
+  void Answer(Choice& choice, HostId asker, uint32_t number);
+  void Ask(Choice& choice, uint32_t number);
+  void GiveUpIfAllLost(Choice& choice, uint32_t number);
+  void Say(const Choice& choice, HostId to, uint32_t number, pathways::v1::BranchChosen::What what) const;
   void RunPart(const ChoiceRef& choice, const pathways::v1::Script::Part& part);
   void EndPart(const ChoiceRef& choice, const absl::Status& error, double device_microseconds);
 

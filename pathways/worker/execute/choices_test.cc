@@ -16,6 +16,7 @@
 #include "pathways/dataflow/frame.h"
 #include "pathways/program/command_template.h"
 #include "pathways/worker/testing.h"
+#include "pathways/worker/testing_decisions.h"
 
 namespace pw::worker {
 namespace {
@@ -119,6 +120,13 @@ class ChoicesTest : public ::testing::Test {
     chosen.set_branch(branch);
     if (!status.ok()) *chosen.mutable_status() = ToProto(status);
     w.strand.Post([this, from, chosen] { w.worker->peers().frames().OnBranch(HostId(from), chosen); });
+    w.Settle();
+  }
+  void Say(uint32_t from, v1::BranchChosen::What what) {
+    v1::BranchChosen said;
+    said.set_choice(kChoice);
+    said.set_what(what);
+    w.strand.Post([this, from, said] { w.worker->peers().frames().OnBranch(HostId(from), said); });
     w.Settle();
   }
   void Lose(uint32_t host) {
@@ -310,6 +318,87 @@ TEST_F(ChoicesTest, ALeaderThatIsLostFailsWhatItHasNotDecided) {
   EXPECT_EQ(Launches(), 1u);
 }
 
+TEST_F(ChoicesTest, WhoHasLostTheLeaderTakesTheWordOfAnother) {
+  Load(5, absl::StrCat(kPlus, " fail=not_chosen"));
+  Load(6, kPlus);
+  Prepare();
+  v1::BeginChoice choice = Among({5, 6}, /*leader=*/3);
+  choice.add_hosts(3);
+  Begin(choice);
+  Hear(2, 0, 0);  // it is not the leader
+  Lose(3);
+  ASSERT_EQ(link.sent.size(), 1u);
+  EXPECT_EQ(link.sent[0].what(), v1::BranchChosen::QUESTION);
+  EXPECT_FALSE(Answered()) << "host 2 may know";
+  Hear(2, 0, 1);
+  EXPECT_THAT(w.Read(kResult, 0), ElementsAre(2, 12));
+}
+
+TEST_F(ChoicesTest, IfNobodyHasHeardOfALostLeadersDecisionAllFail) {
+  Load(5, kPlus);
+  Prepare();
+  v1::BeginChoice choice = Among({5}, /*leader=*/3);
+  choice.add_hosts(3);
+  Begin(choice);
+  Say(2, v1::BranchChosen::QUESTION);
+  EXPECT_TRUE(link.sent.empty()) << "the leader may still decide";
+  Lose(3);
+  ASSERT_EQ(link.sent.size(), 2u);
+  EXPECT_EQ(link.sent[0].what(), v1::BranchChosen::LOST);
+  EXPECT_EQ(link.sent[1].what(), v1::BranchChosen::QUESTION);
+  EXPECT_FALSE(Answered());
+  Say(2, v1::BranchChosen::LOST);
+  EXPECT_THAT(ErrorOf(kResult), HasSubstr("host 3 has left [at node 0 of g]"));
+}
+
+TEST_F(ChoicesTest, WhoAsksIsToldWhenTheDecisionIsKnown) {
+  Load(5, kPlus);
+  Prepare();
+  v1::BeginChoice choice = Among({5}, /*leader=*/3);
+  choice.add_hosts(3);
+  choice.set_granted(false);           // it does not end yet
+  Say(2, v1::BranchChosen::QUESTION);  // before the command
+  Begin(choice);
+  w.Settle();
+  EXPECT_TRUE(link.sent.empty());
+  Hear(3, 0, 0);
+  ASSERT_EQ(link.sent.size(), 1u);
+  EXPECT_EQ(link.sent[0].what(), v1::BranchChosen::DECISION);
+  EXPECT_EQ(link.sent[0].branch(), 0u);
+  Say(2, v1::BranchChosen::QUESTION);
+  EXPECT_EQ(link.sent.size(), 2u);
+}
+
+TEST_F(ChoicesTest, AHostThatAlsoGoesIsNotWaitedFor) {
+  Load(5, kPlus);
+  Prepare();
+  v1::BeginChoice choice = Among({5}, /*leader=*/3);
+  choice.add_hosts(3);
+  Begin(choice);
+  Lose(3);
+  EXPECT_FALSE(Answered());
+  Lose(2);
+  EXPECT_TRUE(Answered());
+  EXPECT_THAT(ErrorOf(kResult), HasSubstr("host 3 has left"));
+}
+
+TEST_F(ChoicesTest, AChoiceThatHasEndedHereKnowsNothingMore) {
+  Load(5, kPlus);
+  Prepare();
+  v1::BeginChoice choice = Among({5});
+  choice.set_op(NamedOp(30));
+  Begin(choice);
+  w.Settle();
+  link.sent.clear();
+  v1::BranchChosen asked;
+  asked.set_choice(NamedOp(30));
+  asked.set_what(v1::BranchChosen::QUESTION);
+  w.strand.Post([&] { w.worker->peers().frames().OnBranch(HostId(2), asked); });
+  w.Settle();
+  ASSERT_EQ(link.sent.size(), 1u);
+  EXPECT_EQ(link.sent[0].what(), v1::BranchChosen::LOST);
+}
+
 TEST_F(ChoicesTest, WhatALeaderDecidedBeforeItsLossCounts) {
   Load(5, kPlus);
   Prepare();
@@ -457,6 +546,33 @@ TEST_F(ChoicesTest, RandomScriptsLaunchWhatAModelDoes) {
   }
   w.Execute(29, 5, {kInput}, {300});
   EXPECT_THAT(w.Read(300, 0), ElementsAre(2, 12)) << "no choice has kept its place";
+}
+
+// Decisions about a loop and a choice, of which some bytes are changed.
+TEST(Decisions, BytesOfOtherHostsDoNoHarm) {
+  std::mt19937 random(5);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  for (int trial = 0; trial < 300; ++trial) {
+    std::string input;
+    for (uint32_t n = below(8); n > 0; --n) {
+      v1::LoopTurn turn;
+      turn.set_turns(below(200));
+      turn.set_ended(below(4) == 0);
+      if (below(4) == 0) *turn.mutable_status() = ToProto(absl::InternalError("failed"));
+      v1::BranchChosen branch;
+      branch.set_number(below(3));
+      branch.set_branch(below(3));
+      if (below(4) == 0) branch.set_what(static_cast<v1::BranchChosen::What>(below(3)));
+      if (below(4) == 0) *branch.mutable_status() = ToProto(absl::InternalError("failed"));
+      const bool of_choice = below(2) == 0;
+      std::string piece(1, static_cast<char>((of_choice ? 4 : 0) | (below(4) == 0 ? 0 : 8) | (below(3) == 0 ? below(4) : 1)));
+      piece += of_choice ? branch.SerializeAsString() : turn.SerializeAsString();
+      if (below(3) == 0) piece[below(static_cast<uint32_t>(piece.size()))] = static_cast<char>(random());
+      input += {static_cast<char>(piece.size()), 0};
+      input += piece;
+    }
+    TryDecisions(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+  }
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ void ValueReader::Take(const WorkerContext* context, DeviceArrays* arrays, const
     const ReadingRef live = waiting.lock();
     if (live == nullptr) return;
     if (bytes.ok() && bytes->size() == live->size) return live->done(bytes);
-    const absl::Status why = bytes.ok() ? absl::InvalidArgumentError(absl::StrCat(live->what, " has ", bytes->size(),
-                                                                                 " bytes, not ", live->size))
-                                        : bytes.status();
+    const absl::Status why =
+        bytes.ok() ? absl::InvalidArgumentError(absl::StrCat(live->what, " has ", bytes->size(), " bytes, not ", live->size))
+                   : bytes.status();
     // The shard knows which computation failed.
     kept->OnSettled([alive = context->alive(), waiting, why] {
       const ReadingRef reading = waiting.lock();

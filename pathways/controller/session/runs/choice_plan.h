@@ -43,7 +43,7 @@ struct HostChoice {
 };
 
 // Plans the choice of `step`, a Select of `program`, whose branches are loaded. Null: the controller chooses.
-std::shared_ptr<HostChoice> PlanChoice(const ProgramEntry::Steps& steps, const program::Program& program, const program::Step& step,
-                                       const resource::Topology& topology);
+std::shared_ptr<HostChoice> PlanChoice(const ProgramEntry::Steps& steps, const program::Program& program,
+                                       const program::Step& step, const resource::Topology& topology);
 
 }  // namespace pw::controller
