@@ -18,7 +18,7 @@ Runtime::Runtime(const Environment& environment, const RuntimeKnobs& knobs)
       operators_(environment.operators == nullptr ? Operators() : *environment.operators),
       batcher_(knobs.batching, environment.clock,
                [this](HostId to, bool critical, FrameBuilder frame) { Emit(to, critical, std::move(frame)); }),
-      early_(knobs.max_early_bytes) {
+      early_(knobs.max_early_bytes, kEarlyWindows * knobs.flow.window_bytes) {
   operators_.Add(kResultOp, [this](const OperatorContext& context) -> absl::StatusOr<std::unique_ptr<Operator>> {
     auto own = IsOwn(context.run) ? own_runs_.find(context.run.sequence) : own_runs_.end();
     if (own == own_runs_.end()) return absl::InvalidArgumentError("a result node must be placed on the coordinator of its graph");
@@ -113,23 +113,30 @@ void Runtime::Begin(RunId id) {
   if (absl::Status lost = CheckHosts(*own->second.plan); !lost.ok()) {
     EndEarly(id, lost);
   } else {
-    StartHere(id, own->second.plan, std::move(own->second.argument));
+    StartHere(id, own->second.plan, std::move(own->second.argument)).IgnoreError();  // on_done gets it
   }
   busy_ = outer;
   Settle();
 }
 
-void Runtime::StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument) {
+// Starts this host's part, or returns why that cannot be, and ends the run.
+absl::Status Runtime::StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument) {
   Courier* const courier = this;
   auto run = std::make_unique<Run>(id, std::move(plan), std::move(argument), courier);
   Run* raw = run.get();
   runs_[id] = std::move(run);
-  if (absl::Status status = raw->Start(operators_); !status.ok()) return EndEarly(id, status);
+  if (absl::Status status = raw->Start(operators_); !status.ok()) {
+    EndEarly(id, status);
+    return status;
+  }
   EarlyMessages::Held held = early_.Take(id);
   if (held.lost_some) {
-    return EndEarly(id, absl::ResourceExhaustedError(absl::StrCat(
-                            "more tuples for ", ToString(id), " came to ", ToString(environment_.self),
-                            " before its start than there was room for (max_early_bytes = ", knobs_.max_early_bytes, ")")));
+    const absl::Status lost = absl::ResourceExhaustedError(
+        absl::StrCat("more messages for ", ToString(id), " came to ", ToString(environment_.self),
+                     " before its start than there was room for (max_early_bytes = ", knobs_.max_early_bytes,
+                     "), although their senders were to wait: begin fewer runs at once"));
+    EndEarly(id, lost);
+    return lost;
   }
   for (auto& [from, message] : held.messages) {
     if (TupleMessage* tuple = std::get_if<TupleMessage>(&message)) {
@@ -140,6 +147,7 @@ void Runtime::StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::str
   }
   FailLostHosts(id);
   EndIfOver(id);
+  return absl::OkStatus();
 }
 
 void Runtime::Cancel(RunId id, const absl::Status& status) {
@@ -227,15 +235,22 @@ void Runtime::TakeStart(HostId from, StartMessage& message) {
   retired_.AddBefore(from, message.oldest_live);
   early_.DropBefore(from, message.oldest_live);
   if (retired_.Contains(id) || runs_.contains(id)) return;
-  auto graph = graphs_.find({from, message.graph});
+  const absl::Status started = TryStart(from, id, message);
+  if (!started.ok() && environment_.on_refused) environment_.on_refused(message.argument, started);
+}
+
+absl::Status Runtime::TryStart(HostId from, RunId id, StartMessage& message) {
+  const auto graph = graphs_.find({from, message.graph});
+  absl::Status refused;
   if (graph == graphs_.end()) {
-    return EndEarly(
-        id, absl::FailedPreconditionError(absl::StrCat(ToString(environment_.self), " does not have graph ", message.graph,
-                                                       " of ", ToString(from), ", or has refused it")));
+    refused = absl::FailedPreconditionError(absl::StrCat(ToString(environment_.self), " does not have graph ", message.graph,
+                                                         " of ", ToString(from), ", or has refused it"));
+  } else {
+    refused = CheckHosts(*graph->second);
   }
-  const std::shared_ptr<const HostPlan> plan = graph->second;
-  if (absl::Status lost = CheckHosts(*plan); !lost.ok()) return EndEarly(id, lost);
-  StartHere(id, plan, std::move(message.argument));
+  if (refused.ok()) return StartHere(id, graph->second, message.argument);
+  EndEarly(id, refused);
+  return refused;
 }
 
 void Runtime::TakeEnd(HostId from, const EndMessage& message) {

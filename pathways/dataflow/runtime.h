@@ -30,8 +30,8 @@
 //         before
 //   RT-2  losing a host ends exactly the runs that it coordinates, and those that have a shard there and whose graph does not outlive its
 //         hosts. In the others exactly its own shards fail
-//   RT-3  memory is bounded by the live runs: queues between hosts by the flow knobs (link_flow.h), messages that come before their
-//         run by max_early_bytes. Runs that are over leave nothing
+//   RT-3  memory is bounded by the live runs: queues between hosts, and tuples that come before their run, by the flow knobs (link_flow.h,
+//         early_messages.h), other messages that come before their run by max_early_bytes. Runs that are over leave nothing
 //   RT-4  nothing that a peer sends can break a PW_CHECK. A malformed frame loses that peer. A message that does not fit a run ends that
 //         run, or costs it a host
 //   RT-5  a start keeps its place among other messages to the host. It has left when Start returns, unless tuples for that host
@@ -69,7 +69,8 @@ struct RuntimeKnobs {
   FlowKnobs flow;
   size_t local_high_water_bytes = 16 << 20;  // for queued tuples between shards of this host
   size_t local_hard_limit_bytes = 1 << 30;
-  size_t max_early_bytes = 64 << 20;     // for messages of runs whose start has not come
+  size_t max_early_bytes =
+      64 << 20;  // for messages of runs whose start has not come, except tuples whose senders wait (early_messages.h)
   uint32_t max_local_shards = 1u << 20;  // of one graph
 };
 
@@ -111,6 +112,8 @@ class Runtime : private Links::Handler, private Courier {
     Timers* timers = nullptr;
     Links* links = nullptr;
     const Operators* operators = nullptr;
+    // Told of runs of other coordinators that this host has refused, with their argument for this host. Called inside OnFrame; may be null.
+    std::function<void(const std::string& argument, const absl::Status& why)> on_refused{};
   };
 
   Runtime(const Environment& environment, const RuntimeKnobs& knobs);
@@ -141,8 +144,13 @@ class Runtime : private Links::Handler, private Courier {
   const RuntimeCounters& counters() const { return counters_; }
   const BatchingCounters& batching_counters() const { return batcher_.counters(); }
   size_t waiting_bytes(HostId host) const;
+  // The memory of messages of runs whose start has not come.
+  size_t early_bytes() const { return early_.bytes(); }
 
  private:
+  // How many windows of early tuples a sender may have here. One that keeps to its windows has one and a frame on each of two lanes.
+  static constexpr size_t kEarlyWindows = 4;
+
   struct OwnRun {
     std::shared_ptr<const RunOptions> options;
     std::shared_ptr<const HostPlan> plan;
@@ -194,7 +202,8 @@ class Runtime : private Links::Handler, private Courier {
 
   // Runs.
   void Begin(RunId id);
-  void StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument);
+  absl::Status StartHere(RunId id, std::shared_ptr<const HostPlan> plan, std::string argument);
+  absl::Status TryStart(HostId from, RunId id, StartMessage& message);
   void EndIfOver(RunId id);
   void EndEarly(RunId id, const absl::Status& status);
   void Remove(RunId id);
@@ -208,8 +217,14 @@ class Runtime : private Links::Handler, private Courier {
   void TakeBroken(HostId from, const BrokenMessage& message);
   void TakeLost(HostId from, const LostMessage& message);
   void TakeEnd(HostId from, const EndMessage& message);
+  Run* RunOf(RunId id) const;
+  // Whether the run of a message that came now is over.
+  bool IsLate(RunId id) const { return IsOwn(id) || retired_.Contains(id); }
+  size_t TakeTuple(HostId from, bool critical, TupleMessage message);
+  void TakeReport(HostId from, ReportMessage message);
   template <class Message>
   void TakeForRun(HostId from, Message message);
+  void Return(HostId to, bool critical, size_t bytes);
   absl::Status HandTo(Run* run, HostId from, TupleMessage message) { return run->OnTuple(from, std::move(message)); }
   absl::Status HandTo(Run* run, HostId from, ReportMessage message) { return run->OnReport(from, message); }
 

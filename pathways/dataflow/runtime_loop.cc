@@ -79,6 +79,9 @@ bool Runtime::TellWritable() {
 }
 
 void Runtime::AfterEvent() {
+  for (const auto& [lane, bytes] : early_.TakeDue()) {
+    if (!lost_.contains(lane.first)) Return(lane.first, lane.second, bytes);
+  }
   batcher_.FlushCritical();
   removed_.clear();
 }
@@ -206,16 +209,22 @@ void Runtime::Take(Inbound frame) {
   FlowTo(from).TakenIn(false, contents->consumed_bulk);
   Pump(from, true);
   Pump(from, false);
-  for (TupleMessage& message : contents->tuples) TakeForRun(from, std::move(message));
-  for (ReportMessage& message : contents->reports) TakeForRun(from, std::move(message));
+  size_t held_back = 0;  // of the frame's credit
+  for (TupleMessage& message : contents->tuples) held_back += TakeTuple(from, contents->critical, std::move(message));
+  for (ReportMessage& message : contents->reports) TakeReport(from, std::move(message));
   for (const BrokenMessage& message : contents->broken) TakeBroken(from, message);
   for (const LostMessage& message : contents->lost) TakeLost(from, message);
   for (const EndMessage& message : contents->ends) TakeEnd(from, message);
   for (uint64_t graph : contents->uninstalls) graphs_.erase({from, graph});
   if (contents->tuples.empty()) return;
-  LinkFlow& flow = FlowTo(from);
-  flow.Consumed(contents->critical, frame.bytes);
-  if (flow.OwesMuch()) SendFrame(from, true, FrameBuilder());
+  Return(from, contents->critical, frame.bytes - std::min(held_back, frame.bytes));
+}
+
+// Returns credit to a sender.
+void Runtime::Return(HostId to, bool critical, size_t bytes) {
+  LinkFlow& flow = FlowTo(to);
+  flow.Consumed(critical, bytes);
+  if (flow.OwesMuch()) SendFrame(to, true, FrameBuilder());
 }
 
 namespace {
@@ -225,18 +234,40 @@ size_t SizeOf(const ReportMessage& message) {
 }
 }  // namespace
 
+// Returns the run of a message; null if the message is early, or late (IsLate).
+Run* Runtime::RunOf(RunId id) const {
+  const auto it = runs_.find(id);
+  return it == runs_.end() ? nullptr : it->second.get();
+}
+
+// Returns the credit that is held back until the run starts.
+size_t Runtime::TakeTuple(HostId from, bool critical, TupleMessage message) {
+  const RunId id = message.run;
+  if (RunOf(id) != nullptr) {
+    TakeForRun(from, std::move(message));
+    return 0;
+  }
+  if (IsLate(id)) return 0;
+  const size_t bytes = SizeOf(message);
+  return early_.Add(from, critical, std::move(message), bytes);
+}
+
+void Runtime::TakeReport(HostId from, ReportMessage message) {
+  const RunId id = message.run;
+  if (RunOf(id) != nullptr) return TakeForRun(from, std::move(message));
+  if (IsLate(id)) return;
+  const size_t bytes = SizeOf(message);
+  early_.Add(from, std::move(message), bytes);
+}
+
+// Hands a message to its run, unless that is over.
 template <class Message>
 void Runtime::TakeForRun(HostId from, Message message) {
   const RunId id = message.run;
-  auto it = runs_.find(id);
-  if (it != runs_.end()) {
-    Run* run = it->second.get();
-    if (absl::Status status = HandTo(run, from, std::move(message)); !status.ok()) return Violated(id, from, status);
-    return EndIfOver(id);
-  }
-  if (IsOwn(id) || retired_.Contains(id)) return;
-  const size_t bytes = SizeOf(message);
-  early_.Add(from, std::move(message), bytes);
+  Run* const run = RunOf(id);
+  if (run == nullptr) return;
+  if (absl::Status status = HandTo(run, from, std::move(message)); !status.ok()) return Violated(id, from, status);
+  EndIfOver(id);
 }
 
 template void Runtime::TakeForRun(HostId, TupleMessage);

@@ -68,6 +68,7 @@ void Runtime::OnPeerBroken(HostId host, const absl::Status& reason) {
 
 void Runtime::DropQueues(HostId host) {
   flows_.erase(host);
+  early_.VoidCredit(host);
   batcher_.Drop(host);
 }
 

@@ -471,33 +471,43 @@ TEST(Runtime, AnswersThatComeBeforeStartHasReturnedCount) {
   EXPECT_EQ(zero.live_runs() + one.live_runs(), 0u);
 }
 
-TEST(Runtime, WhatComesTooEarlyIsKeptUpToALimit) {
-  // Host 1 sends to host 2, whose start is late.
-  for (size_t limit : {size_t{1} << 20, size_t{4} << 10}) {
-    RuntimeKnobs knobs;
-    knobs.max_early_bytes = limit;
-    int early = 0, refused = 0;
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
-      RuntimeWorld world(3, seed, WithForward(), knobs);
-      auto graph = Graph::Create(
-          {{"a", "forward", "", Over(1, 50, 1)}, {"b", "forward", "", Over(1, 50, 2)}, {"r", kResultOp, "", Over(1, 1)}},
-          {{NodeId(0), NodeId(1), EdgeKind::kOneToOne, true}, {NodeId(1), NodeId(2), EdgeKind::kGather, true}});
+// Hosts 1 and 2 send to host 3, whose start is late. They have more than there is room for before it, and wait.
+TEST(Runtime, SendersWaitForALateStart) {
+  RuntimeKnobs knobs;
+  knobs.flow = {.window_bytes = 16 << 10, .high_water_bytes = 16 << 10, .hard_limit_bytes = 1 << 20};
+  knobs.max_early_bytes = 4 << 10;
+  Operators operators = WithForward();
+  operators.Add("pour", MakeOf([] {
+                  auto op = std::make_unique<FunctionOperator>();
+                  auto sent = std::make_shared<int>(0);
+                  op->on_inputs_closed = op->on_writable = [sent](Shard& shard) {
+                    for (; *sent < 200; ++*sent) {
+                      if (!shard.CanSend(shard.outputs()[0], 0)) return;
+                      shard.Send(shard.outputs()[0], 0, TupleOf(std::string(1000, 'x')));
+                    }
+                    shard.Finish();
+                  };
+                  return op;
+                }));
+  size_t most = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (bool critical : {false, true}) {
+      RuntimeWorld world(4, seed, operators, knobs);
+      auto graph =
+          Graph::Create({{"a", "pour", "", Over(2, 1, 1)}, {"b", "forward", "", Over(1, 1, 3)}, {"r", kResultOp, "", Over(1, 1)}},
+                        {{NodeId(0), NodeId(1), EdgeKind::kGather, critical}, {NodeId(1), NodeId(2), EdgeKind::kGather, true}});
       Outcome outcome;
       world.at(0).Start(*world.at(0).Install(*graph), outcome.Options());
+      while (world.RunOne()) most = std::max(most, world.at(3).early_bytes());
       world.Settle();
-      ASSERT_THAT(outcome.done, SizeIs(1));
-      if (outcome.done[0].ok()) {
-        ++early;
-        EXPECT_THAT((outcome.tuples[{2, 0}]), SizeIs(50));
-      } else {
-        ++refused;
-        EXPECT_EQ(outcome.done[0].code(), absl::StatusCode::kResourceExhausted) << outcome.done[0];
-      }
+      ASSERT_THAT(outcome.done, ElementsAre(absl::OkStatus())) << "seed " << seed;
+      ASSERT_THAT((outcome.tuples[{2, 0}]), SizeIs(1));
+      EXPECT_EQ((outcome.tuples[{2, 0}][0].size()), 2u * 200 * 1000 + 3) << "seed " << seed;
       world.ExpectNothingLeft();
     }
-    EXPECT_GT(early, 0);
-    EXPECT_EQ(refused > 0, limit == 4 << 10);
   }
+  EXPECT_GT(most, knobs.max_early_bytes) << "more than there is room for without waiting";
+  EXPECT_LT(most, 2 * 4 * knobs.flow.window_bytes) << "the windows of two senders";
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Cut: a program with waiting nodes, divided into steps. Waiting nodes are HostCalls (calls of the client's Python functions), Selects
-// (one of several branches runs), HostComputes (Python functions on hosts) and Routes (rows go where values say). The first two cannot be dispatched before the values of their
-// inputs are known. The others can, but take a time that nobody predicts, while the devices should do other work: the nodes after it are
-// granted when it has ended. A step is a waiting node or a *part*: a program without waiting nodes, which is dispatched as a whole like any
+// (one of several branches runs), Whiles (loops), HostComputes (Python functions on hosts) and Routes (rows go where values say). HostCalls, and Selects that
+// the controller decides, cannot be dispatched before the values of their inputs are known. The others can. Most take a time that nobody predicts,
+// while the devices should do other work: the nodes after them are granted when they have ended. A step is a waiting node or a *part*: a program without waiting nodes, which is dispatched as a whole like any
 // other. The controller runs the steps (controller/session/runs/program_steps.h).
 //
 // A part holds the nodes that depend on the same waiting nodes, and on which the same waiting nodes depend, so that no node waits

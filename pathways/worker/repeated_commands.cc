@@ -44,6 +44,8 @@ bool RepeatedCommands::IsNew(const v1::Command& command) {
       return IsNewOp(command.begin_loop().op());
     case v1::Command::kLoopLease:
       return IsNewOp(command.loop_lease().op());
+    case v1::Command::kBeginChoice:
+      return IsNewOp(command.begin_choice().op());
     case v1::Command::kExpect:
       return command.expect().under_way() || context_->had().Begin(Kind::kExpected, command.expect().array());
     default:

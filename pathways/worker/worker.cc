@@ -95,14 +95,20 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
       loops_({&context_, &arrays_, &order_, &program_nodes_, &expectations_, &peers_.frames(),
-              [this](uint64_t graph) { return housekeeping_.runtime().FindPart({dataflow::kControllerHost, graph}); }}),
+              [this](uint64_t graph) { return FindPart(graph); }}),
+      choices_({&context_, &arrays_, &order_, &program_nodes_, &expectations_, &peers_.frames(),
+                [this](uint64_t graph) { return FindPart(graph); }}),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes, &host_quota_),
       routes_(&context_, &arrays_, &host_memory_, &host_quota_, [this] { return &housekeeping_.runtime(); }),
       files_(&context_, &arrays_, environment.client_files, environment.disk, environment.limits.file_bytes, &host_quota_),
       profiles_(&context_, environment.runtime, environment.compile_pool),
       tracing_(&context_.recorder(), &profiles_),
-      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), OperatorsOfPrograms()) {
+      housekeeping_(&context_, &peers_.frames(), environment.timers, MakeDuties(), OperatorsOfPrograms(),
+                    [this](const std::string& argument, const absl::Status& why) {
+                      routes_.Refuse(argument, why);
+                      program_nodes_.Refuse(argument, why);
+                    }) {
   peers_.transfers().set_checksum(checksum_);
   if (!environment.shares_memory) return;
   if (environment.transport != nullptr) {
@@ -162,18 +168,16 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kFailLane:
       return lanes_.Fail(command.fail_lane());
     case v1::Command::kAlias:
-      return aliases_.Alias(command.alias());
+    case v1::Command::kBitcast:
+    case v1::Command::kPoison:
+      return aliases_.Handle(command);
     case v1::Command::kMove:
       return moves_.Move(command.move());
-    case v1::Command::kBitcast:
-      return aliases_.Bitcast(command.bitcast());
     case v1::Command::kSaveTiles:
     case v1::Command::kCommitSave:
     case v1::Command::kDropSave:
     case v1::Command::kLoadTiles:
       return files_.Handle(command);
-    case v1::Command::kPoison:
-      return aliases_.Poison(command.poison());
     case v1::Command::kRelease:
       return Release(command.release());
     case v1::Command::kExpect:
@@ -183,6 +187,8 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kBeginLoop:
     case v1::Command::kLoopLease:
       return loops_.Handle(command);
+    case v1::Command::kBeginChoice:
+      return choices_.Begin(command.begin_choice());
     case v1::Command::kHostReply:
       return host_calls_.Reply(command.host_reply(), payload);
     case v1::Command::kDataflow:
@@ -217,6 +223,10 @@ void Worker::SetPeers(const v1::Peers& peers) {
   programs_.SetPeers(peers);
   peers_.SetPeers(peers);
   reports_.SetPeers(peers);
+}
+
+std::shared_ptr<const dataflow::GraphPart> Worker::FindPart(uint64_t graph) {
+  return housekeeping_.runtime().FindPart({dataflow::kControllerHost, graph});
 }
 
 dataflow::Operators Worker::OperatorsOfPrograms() {
@@ -322,6 +332,7 @@ void Worker::ReleaseOwner(SessionId session) {
   puts_.ReleaseOwner(session);
   lanes_.ReleaseOwner(session);
   loops_.ReleaseOwner(session);
+  choices_.ReleaseOwner(session);
   expectations_.ReleaseOwner(session);
   moves_.ReleaseOwner(session);
   order_.ReleaseOwner(session);

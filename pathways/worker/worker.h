@@ -17,6 +17,7 @@
 
 #include "pathways/net/transport.h"
 #include "pathways/program/command_template.h"
+#include "pathways/worker/execute/choices.h"
 #include "pathways/worker/execute/expectations.h"
 #include "pathways/worker/execute/host_calls.h"
 #include "pathways/worker/execute/loops.h"
@@ -129,6 +130,8 @@ class Worker {
   void ReleaseOwner(SessionId session);
   Housekeeping::Duties MakeDuties();
   dataflow::Operators OperatorsOfPrograms();
+  // Returns this host's part of a graph of the controller; null if it has none.
+  std::shared_ptr<const dataflow::GraphPart> FindPart(uint64_t graph);
 
   // State that the parts below share.
   WorkerContext context_;
@@ -155,6 +158,7 @@ class Worker {
   Stacks stacks_;
   PeerConnections peers_;
   Loops loops_;
+  Choices choices_;
   ReportPath reports_;
   Moves moves_;
   Routes routes_;

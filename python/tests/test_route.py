@@ -1,5 +1,8 @@
 """pw.route outside of programs, on jax's own cpu: values by their definition, gradients by those of the one-hot form, and batches."""
 
+import pathlib
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,20 +12,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import pathways as pw
 from pathways._jax import public
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+from route_reference import reference  # noqa: E402
+
 DEVICE = jax.devices("cpu")[0]
-
-
-def by_definition(x, where, experts, capacity):
-    rows, back = np.zeros((experts, capacity, *x.shape[1:]), x.dtype), np.zeros_like(x)
-    slots, count = np.full((experts, capacity), -1, np.int32), np.zeros(experts, np.int32)
-    for i, expert in enumerate(where):
-        if not 0 <= expert < experts:
-            continue
-        if count[expert] < capacity:
-            rows[expert, count[expert]] = back[i] = x[i]
-            slots[expert, count[expert]] = i
-        count[expert] += 1
-    return rows, slots, count, back
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -36,7 +29,7 @@ def test_rows_by_their_definition(compiled, seed):
         found = pw.route(x, where, DEVICE, capacity=capacity, per_shard=experts)
         return found.rows, found.slots, found.count, found.back(found.rows)
 
-    for ours, theirs in zip((jax.jit(function) if compiled else function)(x, where), by_definition(x, where, experts, capacity)):
+    for ours, theirs in zip((jax.jit(function) if compiled else function)(x, where), reference(x, where, experts, capacity)):
         np.testing.assert_array_equal(np.asarray(ours), theirs)
 
 

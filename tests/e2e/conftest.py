@@ -4,6 +4,7 @@ The pytest process is the client: its first use of a device starts the cluster, 
 need separate processes or clusters start them (run_script). TEST_ON_CLUSTER=address uses that cluster, of the same shape, instead.
 """
 
+import json
 import os
 import pathlib
 import subprocess
@@ -100,6 +101,43 @@ def command(tmp_path):
     command = CommandLine(tmp_path / "home")
     yield command
     command("down", check=False)
+
+
+class Recorder:
+    """Records the events of a cluster of its own (`pathways trace`) while programs run on it."""
+
+    def __init__(self, command, folder):
+        self.command, self.path, self.programs = command, folder / "trace.json", []
+
+    def start(self, shape, code, programs=1):
+        """Starts a cluster of islands x hosts x devices and programs on it, and returns when each of them has printed "ready"."""
+        sizes = zip(("--islands", "--hosts", "--devices"), shape.split("x"))
+        address = self.command("up", *(word for pair in sizes for word in pair))["address"]
+        self.programs = [self.command.program(address, code) for _ in range(programs)]
+        for program in self.programs:
+            assert program.stdout.readline() == "ready\n", program.stderr.read()
+
+    def record(self, seconds, *options):
+        """Records, and returns what the command says about the recording."""
+        summary = self.command("trace", "--seconds", str(seconds), "-o", str(self.path), *options)
+        self.trace = json.loads(self.path.read_text())
+        self.events = self.trace["traceEvents"]
+        self.processes = {e["pid"]: e["args"]["name"] for e in self.events if e["name"] == "process_name"}
+        self.tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in self.events if e["name"] == "thread_name"}
+        return summary
+
+    def end_programs(self):
+        for program in self.programs:
+            program.kill()
+            program.communicate()
+
+
+@pytest.fixture
+def recorder(command, tmp_path):
+    """Returns a Recorder, whose programs and cluster end with the test."""
+    recorder = Recorder(command, tmp_path)
+    yield recorder
+    recorder.end_programs()
 
 
 @pytest.fixture

@@ -114,8 +114,8 @@ class Waiting : public Builder {
 // A cluster with a loaded program, and array 1 = {1, 2, 3, 4} on the device.
 struct World : ProgramCluster {
   World(int hosts, bool sequential) : World(hosts, Options(sequential)) {}
-  World(int hosts, const controller::ClusterOptions& options)
-      : ProgramCluster(hosts, options), functions(std::make_shared<Functions>()) {
+  World(int hosts, const controller::ClusterOptions& options, bool timed = false)
+      : ProgramCluster(hosts, options, timed), functions(std::make_shared<Functions>()) {
     cluster->SetHostCallHandler(session->id(), functions);
   }
   World(int hosts, bool sequential, const Waiting& b, int device = 0) : World(hosts, sequential) { Prepare(b, device); }

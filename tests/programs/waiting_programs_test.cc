@@ -193,22 +193,177 @@ Waiting Choosing(bool donated = false) {
   return b;
 }
 
-TEST_P(WaitingPrograms, OnlyTheBranchThatTheIndexNamesIsSent) {
+TEST_P(WaitingPrograms, OnlyTheBranchThatTheIndexNamesRuns) {
   World world(2, sequential(), Choosing());
-  const auto sent = [&] { return sequential() ? world.Sent(1, Command::kExecute) : world.Runs(1); };
+  const auto launches = [&] { return world.real[1]->runtime().launches().size(); };
   Handle next = 10;
   for (int32_t index : {0, 1, -3, 7}) {
     world.PutIndex(next, index, 0);
-    const uint64_t before = sent();
+    const size_t before = launches();
     ASSERT_TRUE(world.Execute(world.program, {next, 1}, {next + 1, next + 2}).ok());
     const bool second = index > 0;
     EXPECT_EQ(*world.Floats(next + 2), second ? std::vector<float>({3, 4, 5, 6}) : std::vector<float>({2, 3, 4, 5}));
     EXPECT_EQ(*world.Floats(next + 1), second ? std::vector<float>({4, 5, 6, 7}) : std::vector<float>({3, 4, 5, 6}));
-    EXPECT_EQ(sent() - before, !second ? 0u : sequential() ? 2u : 1u);
+    EXPECT_EQ(launches() - before, second ? 2u : 0u);
     world.Drop({next, next + 1, next + 2});
     EXPECT_EQ(world.AllArrays(), 1) << "the argument";
     next += 3;
   }
+}
+
+// x + 1 on device 0, whose first element is the index; its computation waits for the test. The branches are on hosts 1 and 2, and the second has a
+// choice too, by the same index. The result is what they make, + 1, on host 1.
+Waiting ChoosingElsewhere() {
+  Waiting b("elsewhere");
+  const uint32_t here = b.Sharding({0}), there = b.Sharding({2}), beyond = b.Sharding({4});
+  const uint32_t predicate = b.Executable("args=1 outputs=1 dims=4 index=1 hold=1", {0});
+  const uint32_t second = b.Executable(kAdd, {2}), third = b.Executable(kAdd, {4});
+  const auto branch = [&](const char* name, uint32_t from, uint32_t device, uint32_t executable, int times) {
+    Waiting made(name);
+    uint32_t value = made.Transfer(made.Arg(from), device);
+    for (int k = 0; k < times; ++k) value = made.Compute(executable, {value});
+    made.Result(made.Transfer(value, there));
+    b.AddBranch(made);
+  };
+  branch("inner0", beyond, there, second, 1);
+  branch("inner1", beyond, beyond, third, 2);
+  branch("outer0", here, there, second, 1);
+  Waiting outer("outer1");
+  const uint32_t of_outer = outer.Index(here), y = outer.Transfer(outer.Arg(here), beyond);
+  outer.Result(outer.Select(of_outer, {outer.Compute(third, {y})}, {there}, {0, 1}));
+  b.AddBranch(outer);
+  Waiting first("first");
+  first.Index(here);
+  first.Result(first.Transfer(first.Arg(here), there));
+  b.AddBranch(first);
+  const uint32_t made = b.Compute(predicate, {b.Arg(here)}, 2);
+  const uint32_t chosen = b.Select(made + 1, {made + 1, made}, {there}, {4, 3});
+  b.Result(b.Compute(second, {chosen}));
+  return b;
+}
+
+// Counts the messages that pass a host's connection to the controller, both ways.
+struct Passing {
+  explicit Passing(World* world) : world(world) {
+    for (auto& worker : world->real) {
+      worker->transport().on_frame = [this](const std::string&) { ++to_hosts; };
+      worker->transport().Hold(true);  // what hosts would say is not heard
+    }
+  }
+  ~Passing() {
+    for (auto& worker : world->real) {
+      worker->transport().on_frame = [](const std::string&) {};
+      worker->transport().Hold(false);
+    }
+    world->Run();
+  }
+  World* const world;
+  int to_hosts = 0;
+};
+
+TEST(HostsChoose, NothingPassesTheControllerBetweenThePredicateAndTheEndOfWhatFollowsTheBranch) {
+  World world(3, /*sequential=*/false, ChoosingElsewhere());
+  ASSERT_TRUE(world.Execute(world.program, {1}, {2}).ok());
+  world.Run();
+  const auto launches = [&](int host) { return world.real[static_cast<size_t>(host)]->runtime().launches().size(); };
+  EXPECT_EQ(launches(0), 1u);
+  EXPECT_EQ(launches(1) + launches(2), 0u);
+  {
+    const Passing passing(&world);
+    world.real[0]->runtime().ReleaseHeld();
+    world.Run();
+    EXPECT_EQ(passing.to_hosts, 0);
+    EXPECT_EQ(launches(1), 1u) << "what follows";
+    EXPECT_EQ(launches(2), 3u) << "the second branch, and the second inner one";
+  }
+  EXPECT_THAT(*world.Floats(2), ElementsAre(6, 7, 8, 9));
+  EXPECT_EQ(world.Sent(0, Command::kBeginChoice), 1u) << "and no other command for the choice";
+  EXPECT_EQ(world.Sent(0, Command::kFetch) + world.Sent(0, Command::kFulfil), 0u);
+  world.Drop({1, 2});
+  EXPECT_EQ(world.AllArrays(), 0);
+  EXPECT_EQ(world.cluster->fabric().ops().size(), 0u);
+  EXPECT_EQ(world.cluster->fabric().gangs().scheduler().gangs(), 0u);
+}
+
+// The accounts have what the chosen branch took, and nothing for the other.
+TEST(HostsChoose, ASessionPaysForTheBranchThatRan) {
+  Waiting b("costs");
+  const uint32_t here = b.Sharding({0}), there = b.Sharding({2});
+  const uint32_t dear = b.Executable("args=1 outputs=1 dims=4 us=500", {2}),
+                 cheap = b.Executable("args=1 outputs=1 dims=4 us=100", {0});
+  b.Branch(here, {cheap}, here, here, false);
+  b.Branch(here, {dear}, there, here, true);
+  const uint32_t index = b.Index(here), x = b.Arg(here);
+  b.Result(b.Select(index, {x}, {here}, {0, 1}));
+  World world(2, ProgramCluster::Options(false), /*timed=*/true);
+  world.Prepare(b);
+  for (const auto& [chosen, cost] : {std::pair(0, 100.0), std::pair(1, 500.0)}) {
+    world.cluster->fabric().gangs().TakeDone();
+    world.PutIndex(2, chosen, 0);
+    ASSERT_TRUE(world.Execute(world.program, {2, 1}, {3}).ok());
+    world.Run();
+    world.timers.Advance(absl::Milliseconds(20));
+    world.Run();
+    EXPECT_TRUE(world.Floats(3).ok());
+    auto done = world.cluster->fabric().gangs().TakeDone();
+    EXPECT_NEAR(done[world.session->id()].device_microseconds, cost, 1);
+    EXPECT_EQ(done[world.session->id()].gangs, 1);
+    world.Drop({2, 3});
+  }
+}
+
+// A long choice would keep its devices from others for too long, so the controller sends its branch in stages.
+TEST(HostsChoose, AChoiceThatTakesLongerThanAStageIsTheControllers) {
+  Waiting b("long");
+  const uint32_t here = b.Sharding({0});
+  const uint32_t slow = b.Executable("args=1 outputs=1 dims=4 us=4000", {0});
+  b.Branch(here, {slow, slow, slow}, here, here, false);
+  const uint32_t index = b.Index(here), x = b.Arg(here);
+  b.Result(b.Select(index, {x}, {here}, {0}));
+  World world(1, ProgramCluster::Options(false), /*timed=*/true);
+  world.Prepare(b);
+  world.PutIndex(2, 0, 0);
+  const int calls = 40;
+  for (Handle result = 10; result < 10 + calls; ++result) {
+    ASSERT_TRUE(world.Execute(world.program, {2, 1}, {result}).ok());
+    for (int k = 0; k < 3; ++k) {
+      world.Run();
+      world.timers.Advance(absl::Milliseconds(20));
+    }
+    const auto floats = world.Floats(result);
+    ASSERT_TRUE(floats.ok()) << floats.status();
+    EXPECT_THAT(*floats, ElementsAre(4, 5, 6, 7));
+  }
+  const uint64_t hosts = world.Sent(0, Command::kBeginChoice);
+  EXPECT_GE(hosts, 2u) << "the first, and those that measure it anew";
+  EXPECT_LE(hosts, 1u + calls / 16 + 1);
+}
+
+TEST(HostsChoose, AHostThatIsLostBeforeItHasChosenFailsTheChoiceAndNamesItsNode) {
+  World world(3, /*sequential=*/false, ChoosingElsewhere());
+  ASSERT_TRUE(world.Execute(world.program, {1}, {2}).ok());
+  world.Run();
+  world.real[0]->Stop();
+  world.Run();
+  const absl::Status status = world.Floats(2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("[at node "));
+  world.Drop({1, 2});
+  EXPECT_EQ(world.Arrays(1) + world.Arrays(2), 0);
+  EXPECT_EQ(world.cluster->fabric().ops().size(), 0u);
+  EXPECT_EQ(world.cluster->fabric().gangs().scheduler().gangs(), 0u);
+}
+
+TEST(HostsChoose, ASessionThatEndsBeforeTheIndexIsKnownLeavesNothingBehind) {
+  World world(3, /*sequential=*/false, ChoosingElsewhere());
+  ASSERT_TRUE(world.Execute(world.program, {1}, {2}).ok());
+  world.Run();
+  world.session = nullptr;
+  world.Run();
+  world.real[0]->runtime().ReleaseHeld();
+  EXPECT_EQ(world.AllArrays(), 0);
+  EXPECT_EQ(world.cluster->fabric().ops().size(), 0u);
+  EXPECT_EQ(world.cluster->fabric().gangs().scheduler().gangs(), 0u);
 }
 
 // A choice between a branch on device 0, and one that runs `executable` on `device`.

@@ -34,6 +34,8 @@ struct InstalledRoute {
   std::function<void()> on_gone;
 };
 
+struct HostChoice;  // session/runs/choice_plan.h
+
 struct ProgramEntry {
   ProgramEntry() = default;
   ProgramEntry(const ProgramEntry&) = delete;
@@ -73,8 +75,9 @@ struct ProgramEntry {
     std::vector<HostId> hosts;                                 // the hosts of all places, ascending
     std::vector<NameNeed> needs;                               // of each step
     std::vector<std::shared_ptr<const InstalledRoute>> routes;  // of each step; null: it is no route
-    std::vector<std::shared_ptr<ProgramEntry>> parts;           // by number
-    std::vector<std::shared_ptr<ProgramEntry>> branches;        // by number: all branches that its nodes may choose
+    std::vector<std::shared_ptr<const HostChoice>> choices;  // of each step; null: it is no choice, or the controller decides it
+    std::vector<std::shared_ptr<ProgramEntry>> parts;        // by number
+    std::vector<std::shared_ptr<ProgramEntry>> branches;     // by number: all branches that its nodes may choose
 
     // Returns a need with room for a run of any of these branches.
     NameNeed LargestOf(const std::vector<int>& which) const {

@@ -124,6 +124,7 @@ struct Recipe {
   std::vector<int32_t> donate;
   std::string fail;
   std::optional<float> below;
+  bool index = false;
   bool hold = false;
   uint64_t callback = 0;
   int64_t microseconds = 0;
@@ -154,6 +155,8 @@ absl::StatusOr<Recipe> Parse(const std::string& text, const std::string& version
       good = absl::SimpleAtoi(both.first, &recipe.ring_bytes) && absl::SimpleAtoi(both.second, &recipe.ring_steps);
     } else if (kv.first == "below")
       good = absl::SimpleAtof(kv.second, &recipe.below.emplace());
+    else if (kv.first == "index")
+      recipe.index = kv.second == "1";
     else if (kv.first == "fail")
       recipe.fail = absl::StrReplaceAll(kv.second, {{"_", " "}});
     else if (kv.first == "invalid")
@@ -169,8 +172,8 @@ absl::StatusOr<Recipe> Parse(const std::string& text, const std::string& version
     }
     if (!good) return absl::InvalidArgumentError(absl::StrCat("a simulated program cannot say '", word, "'"));
   }
-  if (recipe.below.has_value() && (recipe.outputs < 1 || Elements(recipe.dims) < 1))
-    return absl::InvalidArgumentError("a simulated program with 'below' has a result with elements");
+  if ((recipe.below.has_value() || recipe.index) && (recipe.outputs < 1 || Elements(recipe.dims) < 1))
+    return absl::InvalidArgumentError("a simulated program with 'below' or 'index' has a result with elements");
   return recipe;
 }
 
@@ -194,6 +197,14 @@ Bytes IsBelow(const Recipe& recipe, const Bytes& first) {
   float x;
   std::memcpy(&x, first.data(), sizeof(float));
   return Bytes::Copy(std::string_view(x < *recipe.below ? "\1" : "\0", 1));
+}
+
+// Returns the additional result of a recipe with `index`. `first`: result 0.
+Bytes IndexOf(const Bytes& first) {
+  float x;
+  std::memcpy(&x, first.data(), sizeof(float));
+  const auto index = static_cast<int32_t>(x);
+  return Bytes::Copy({reinterpret_cast<const char*>(&index), sizeof index});
 }
 
 // One device's part of an execution.
@@ -223,6 +234,7 @@ void Calculate(const std::shared_ptr<Execution>& e) {
   std::vector<Bytes> results;
   for (int k = 0; k < e->recipe.outputs; ++k) results.push_back(Compute(e->recipe, k, args));
   if (e->recipe.below.has_value()) results.push_back(IsBelow(e->recipe, results[0]));
+  if (e->recipe.index) results.push_back(IndexOf(results[0]));
   if (e->recipe.callback == 0) return e->Finish(std::move(results));
   std::shared_ptr<HostCallHandler> handler;
   {
@@ -320,6 +332,7 @@ class SimulatedProgram : public LoadedProgram {
     info_.code_bytes = static_cast<int64_t>(text_.size());
     info_.outputs.assign(recipe_.outputs, {DType::kF32, recipe_.dims, "", "", "device"});
     if (recipe_.below.has_value()) info_.outputs.push_back({DType::kPred, {}, "", "", "device"});
+    if (recipe_.index) info_.outputs.push_back({DType::kS32, {}, "", "", "device"});
     info_.parameters.assign(recipe_.args, {DType::kF32, recipe_.dims, "", "", "device"});
   }
 

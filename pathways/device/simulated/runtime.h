@@ -7,6 +7,7 @@
 //   - dims=4x2            the shape of each; empty for a scalar
 //   - donate=0,2          arguments that the program takes over
 //   - below=5             makes one more result, a pred: whether the first element of result 0 is less than 5
+//   - index=1             makes one more result, an s32: the first element of result 0, without its fraction
 //   - fail=TEXT           every execution fails with INTERNAL and this text ('_' stands for a space)
 //   - hold=1              executions do not end before ReleaseHeld()
 //   - us=50               the time that the devices are busy; ignored without timers

@@ -9,6 +9,7 @@
 #include "pathways/base/request_name.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/program/program.h"
+#include "pathways/worker/execute/read_value.h"
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
@@ -29,6 +30,8 @@ struct Loops::LeaseState {
 };
 
 struct Loops::Loop {
+  Loop(const WorkerContext* context, DeviceArrays* arrays) : predicate(context, arrays) {}
+
   v1::BeginLoop message;
   SessionId session;
   std::shared_ptr<const dataflow::GraphPart> part;
@@ -44,7 +47,7 @@ struct Loops::Loop {
   absl::Status failure;         // that this host has told
   absl::Status refused;         // no lease will come: no more turns begin
   std::deque<LeaseRef> leases;  // that are not answered
-  ShardRef predicate;           // that this host, the leader, waits for
+  ValueReader predicate;        // of this host, if it is the leader
   bool advancing = false;
   bool finished = false;                                    // its expected arrays have been fulfilled
   size_t unsettled = 0;                                     // of these
@@ -68,7 +71,7 @@ void Loops::Handle(const v1::Command& command) {
 }
 
 void Loops::Begin(const v1::BeginLoop& command) {
-  auto loop = std::make_shared<Loop>();
+  auto loop = std::make_shared<Loop>(of_.context, of_.arrays);
   loop->message = command;
   loop->session = SessionOr(command.session(), command.op());
   loop->leader = HostId(command.leader());
@@ -118,12 +121,13 @@ absl::Status Loops::Check(const v1::BeginLoop& command) const {
 // Gives the inputs names of the loop's own: their other names may go while the loop runs.
 void Loops::TakeInputs(Loop& loop) {
   const v1::BeginLoop& message = loop.message;
+  ObjectStore& store = of_.arrays->store();
   loop.taken.resize(message.carries());
   const auto name = [&](uint64_t k) { return message.base() + k * RequestName::kStep; };
   for (const auto& carried : message.carried()) {
     loop.carry[carried.number()] = name(carried.number());
-    Rename(ArrayId(carried.initial()), name(carried.number()), loop.session);
-    Rename(ArrayId(carried.initial()), name(message.carries() + carried.number()), loop.session);
+    store.Alias(ArrayId(carried.initial()), ArrayId(name(carried.number())), loop.session);
+    store.Alias(ArrayId(carried.initial()), ArrayId(name(message.carries() + carried.number())), loop.session);
   }
   for (int k = 0; k < message.arguments_size(); ++k) {
     const auto& argument = message.arguments(k);
@@ -131,16 +135,8 @@ void Loops::TakeInputs(Loop& loop) {
     if (argument.has_carried())
       loop.taken[argument.carried()] = true;
     else
-      Rename(ArrayId(argument.constant()), loop.constants.back(), loop.session);
+      store.Alias(ArrayId(argument.constant()), ArrayId(loop.constants.back()), loop.session);
   }
-}
-
-void Loops::Rename(ArrayId from, uint64_t to, SessionId session) {
-  ObjectStore& store = of_.arrays->store();
-  std::vector<std::pair<int, ShardRef>> shards;
-  store.ForEachShard(from, [&](int index, const ShardRef& shard) { shards.emplace_back(index, shard); });
-  for (const auto& [index, shard] : shards) store.Bind(ArrayId(to), index, shard, session);
-  if (shards.empty()) store.Poison(ArrayId(to), store.FindOrFailed(from, 0)->error(), session);  // it is poisoned or unknown
 }
 
 void Loops::Lease(const v1::LoopLease& command) {
@@ -179,31 +175,13 @@ absl::Status Loops::CheckLease(const Loop& loop, const v1::LoopLease& command) c
 //---- decisions
 
 void Loops::AwaitPredicate(const LoopRef& loop, ArrayId array) {
-  loop->predicate = of_.arrays->store().FindOrFailed(array, 0);
-  loop->predicate->OnLive([this, alive = of_.context->alive(), waiting = std::weak_ptr<Loop>(loop)] {
-    if (alive.expired()) return;
-    if (const LoopRef live = waiting.lock(); live != nullptr && !live->ended)
-      ReadPredicate(live, std::exchange(live->predicate, nullptr));
-  });
-}
-
-void Loops::ReadPredicate(const LoopRef& loop, const ShardRef& shard) {
-  if (shard->failed()) return Decide(loop, shard->error());
-  if (shard->buffer() == nullptr) return Decide(loop, absl::InternalError("the predicate of a loop was consumed"));
-  of_.arrays->Await(shard->buffer()->ToHost(), [this, loop, shard](const absl::StatusOr<Bytes>& bytes) {
-    if (bytes.ok() && bytes->size() == 1) return Decide(loop, bytes->view()[0] != 0);
-    const absl::Status why =
-        bytes.ok() ? absl::InvalidArgumentError(absl::StrCat("the predicate of a loop has ", bytes->size(), " bytes, not one"))
-                   : bytes.status();
-    // The shard knows which computation failed.
-    loop->predicate = shard;
-    shard->OnSettled([this, alive = of_.context->alive(), waiting = std::weak_ptr<Loop>(loop), why] {
-      const LoopRef live = waiting.lock();
-      if (alive.expired() || live == nullptr || live->predicate == nullptr) return;
-      const ShardRef settled = std::exchange(live->predicate, nullptr);
-      Decide(live, settled->failed() ? settled->error() : why);
-    });
-  });
+  loop->predicate.Read(array, 1, "the predicate of a loop",
+                       [this, waiting = std::weak_ptr<Loop>(loop)](const absl::StatusOr<Bytes>& bytes) {
+                         const LoopRef live = waiting.lock();
+                         if (live == nullptr) return;
+                         if (!bytes.ok()) return Decide(live, bytes.status());
+                         Decide(live, bytes->view()[0] != 0);
+                       });
 }
 
 void Loops::Decide(const LoopRef& loop, const absl::StatusOr<bool>& follows) {
@@ -246,7 +224,7 @@ void Loops::Fail(const LoopRef& loop, const absl::Status& error) {
 // Ends the loop on all hosts. REQUIRES: this host is the leader.
 void Loops::End(const LoopRef& loop, const absl::Status& status) {
   loop->ended = true;
-  loop->predicate = nullptr;
+  loop->predicate.Cancel();
   loop->status = program::WithLocation(status, loop->Place(loop->decided));
   Tell(*loop);
   Advance(loop);
@@ -256,7 +234,7 @@ void Loops::End(const LoopRef& loop, const absl::Status& status) {
 void Loops::Abandon(const LoopRef& loop, const absl::Status& status) {
   if (loop->ended && loop->begun == loop->decided) return;  // only its commands are under way
   loop->ended = true;
-  loop->predicate = nullptr;
+  loop->predicate.Cancel();
   loop->status.Update(program::WithLocation(status, loop->Place(loop->begun)));
   loop->decided = loop->begun;
   Advance(loop);

@@ -88,12 +88,10 @@ class Loops final : private FrameChannel::TurnReceiver {
   absl::Status Check(const pathways::v1::BeginLoop& command) const;
   absl::Status CheckLease(const Loop& loop, const pathways::v1::LoopLease& command) const;
   void TakeInputs(Loop& loop);
-  void Rename(ArrayId from, uint64_t to, SessionId session);
   void Keep(HostId from, const pathways::v1::LoopTurn& turn);
   void TakeEarly(const LoopRef& loop);
 
   void AwaitPredicate(const LoopRef& loop, ArrayId array);
-  void ReadPredicate(const LoopRef& loop, const ShardRef& shard);
   void Decide(const LoopRef& loop, const absl::StatusOr<bool>& follows);
   void Tell(const Loop& loop);
   void Fail(const LoopRef& loop, const absl::Status& error);

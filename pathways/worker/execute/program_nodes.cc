@@ -90,6 +90,19 @@ absl::StatusOr<ProgramNodes::BeginningRef> ProgramNodes::BeginningOf(const dataf
   return beginning;
 }
 
+void ProgramNodes::Refuse(const std::string& argument, const absl::Status& why) {
+  v1::ProgramRun run;
+  if (!run.ParseFromString(argument) || SessionOfName(run.op()) == SessionId()) return;  // it names no command
+  if (context_->had().Has(HadCommands::Kind::kOp, run.op()) || !IsNew(run)) return;
+  if (!context_->ended(SessionOf(run))) {
+    for (uint64_t result : run.results()) store_->Poison(ArrayId(result), why, SessionOf(run));
+  }
+  for (const v1::ProgramRun::Stage& stage : run.stages()) {
+    if (stage.op() != 0) context_->outbox().Done(stage.op(), why);
+  }
+  context_->outbox().Done(run.op(), why);
+}
+
 bool ProgramNodes::IsNew(const v1::ProgramRun& run) {
   using Kind = HadCommands::Kind;
   const bool is_new = context_->had().Begin(Kind::kOp, run.op());

@@ -11,7 +11,7 @@
 // Templates are parsed at the first run of a graph, and kept until its part has gone.
 //
 // Invariants:
-//   WR-1  every run is answered exactly once, after all its commands have completed. A run whose op has come before is another start of the same
+//   WR-1  every run is answered exactly once, after all its commands have completed, or with the error for which it cannot begin. A run whose op has come before is another start of the same
 //         one: it carries out nothing, and only repeats the answers
 //   WR-2  every stage's op is answered exactly once, before the run's op
 //   WR-3  the answer names the results of the run that are poisoned on this host, and no others
@@ -46,6 +46,10 @@ class ProgramNodes {
   // The run's op and stages are not used. REQUIRES: `part` is shared.
   using Ended = std::function<void(const absl::Status& error, double device_microseconds)>;
   void Run(const dataflow::GraphPart& part, pathways::v1::ProgramRun message, std::string where, Ended ended);
+
+  // Answers a run of the controller that this host cannot begin. `argument`: of the run, or of a route's, whose fields have the same numbers. Does
+  // nothing if it is another, or has begun before.
+  void Refuse(const std::string& argument, const absl::Status& why);
 
   int64_t running() const { return static_cast<int64_t>(runs_.size()); }
 

@@ -90,6 +90,22 @@ class ProgramNodesTest : public ::testing::Test {
   uint64_t runs = 0;
 };
 
+TEST_F(ProgramNodesTest, AGraphThatTheHostDoesNotHaveFailsTheRunAndItsStages) {
+  w.connection.repeats = true;
+  Start(77, InStages());
+  w.Settle();
+  for (uint64_t op : {20, 21, 22, 23}) {
+    ASSERT_TRUE(w.connection.done.contains(op)) << op;
+    EXPECT_EQ(w.connection.done.at(op).code(), absl::StatusCode::kFailedPrecondition);
+  }
+  w.Fetch(900, 200, 0);
+  w.Settle();
+  EXPECT_THAT(std::string(w.connection.fetched[900].status().message()), ::testing::HasSubstr("does not have graph 77"));
+  Start(77, InStages());
+  w.Settle();
+  EXPECT_EQ(w.worker->arrays(), 2) << "the argument and the result; what comes again does nothing";
+}
+
 TEST_F(ProgramNodesTest, EachStageWaitsForItsGrantAndIsAnsweredByItself) {
   Start(5, InStages());
   w.Settle();

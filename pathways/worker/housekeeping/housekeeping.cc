@@ -162,10 +162,10 @@ dataflow::Operators MakeOperators(WorkerContext* context, const Housekeeping::Du
 }  // namespace
 
 Housekeeping::Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties,
-                           dataflow::Operators others)
+                           dataflow::Operators others, OnRefused on_refused)
     : links_(context, frames),
       operators_(MakeOperators(context, duties, &forwarder_, &runtime_, std::move(others))),
-      runtime_({context->self(), context->strand(), context->clock(), timers, &links_, &operators_},
+      runtime_({context->self(), context->strand(), context->clock(), timers, &links_, &operators_, std::move(on_refused)},
                {.progress = dataflow::StarKnobs()}),
       forwarder_(context, &runtime_) {}
 

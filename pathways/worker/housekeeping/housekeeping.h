@@ -39,8 +39,11 @@ class Housekeeping {
     std::function<void(const pathways::v1::StackQuestion&, std::function<void(const pathways::v1::Stacks&)>)> stacks;
   };
 
+  // Gets the argument of a run that this host could not begin, and why.
+  using OnRefused = std::function<void(const std::string& argument, const absl::Status& why)>;
   // All must outlive this. Without timers nothing is coalesced. `others`: operators of graphs that are no housekeeping.
-  Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties, dataflow::Operators others = {});
+  Housekeeping(WorkerContext* context, FrameChannel* frames, Timers* timers, Duties duties, dataflow::Operators others = {},
+               OnRefused on_refused = nullptr);
 
   void OnFrame(const pathways::v1::DataflowFrame& frame, Bytes payload) { links_.Deliver(frame, std::move(payload)); }
   // Reports the failed launch to the controller, which tells the hosts that it names.

@@ -42,7 +42,7 @@ class Routes::Run {
 
   // The run has ended early.
   ~Run() {
-    if (is_new_ && left_ > 0) Answer(EndedEarly());
+    if (is_new_ && left_ > 0) Answer(refused_.ok() ? EndedEarly() : At(refused_));
   }
   Run(const Run&) = delete;
 
@@ -53,6 +53,12 @@ class Routes::Run {
   // Adds the node's location in the user's program to an error that begins here.
   absl::Status At(const absl::Status& error) const { return program::WithLocation(error, location_); }
   void CountBytes(int64_t bytes) { bytes_ += bytes; }
+
+  // It ends early, for this reason. Returns the reason.
+  absl::Status Refuse(const absl::Status& why) {
+    refused_.Update(why);
+    return why;
+  }
 
   // Ends the part of one of the operators here (RO-1).
   void EndPart(const absl::Status& status) {
@@ -75,6 +81,7 @@ class Routes::Run {
   int left_;
   const bool is_new_;
   absl::Status status_;
+  absl::Status refused_;
   int64_t bytes_ = 0;  // of tuples
   absl::Time begun_ = absl::InfinitePast();
 };
@@ -429,24 +436,31 @@ absl::StatusOr<Routes::RunRef> Routes::RunOf(const dataflow::OperatorContext& co
   return run;
 }
 
+void Routes::Refuse(const std::string& argument, const absl::Status& why) {
+  const RunRef run = latest_.lock();
+  if (run != nullptr && run->message().SerializeAsString() == argument) run->Refuse(why).IgnoreError();
+}
+
 absl::StatusOr<std::unique_ptr<dataflow::Operator>> Routes::MakeSender(const dataflow::OperatorContext& context) {
   PW_ASSIGN_OR_RETURN(RunRef run, RunOf(context));  // first: it answers, whatever follows
   v1::RouteSender config;
   const std::vector<dataflow::EdgeId>& edges = context.graph.outputs(context.node);
   if (edges.size() != 1 || !config.ParseFromString(context.graph.node(context.node).config))
-    return absl::InvalidArgumentError("the sender of a route does not parse");
+    return run->Refuse(absl::InvalidArgumentError("the sender of a route does not parse"));
   const uint32_t receivers = context.graph.destination(edges[0]).num_shards();
-  PW_ASSIGN_OR_RETURN(RowSplit split, RowSplit::Create(std::move(config), receivers));
-  return std::make_unique<Sender>(this, std::move(run), std::move(split), receivers);
+  absl::StatusOr<RowSplit> split = RowSplit::Create(std::move(config), receivers);
+  if (!split.ok()) return run->Refuse(split.status());
+  return std::make_unique<Sender>(this, std::move(run), *std::move(split), receivers);
 }
 
 absl::StatusOr<std::unique_ptr<dataflow::Operator>> Routes::MakeReceiver(const dataflow::OperatorContext& context) {
   PW_ASSIGN_OR_RETURN(RunRef run, RunOf(context));
   v1::RouteReceiver config;
   if (!config.ParseFromString(context.graph.node(context.node).config))
-    return absl::InvalidArgumentError("the receiver of a route does not parse");
-  PW_ASSIGN_OR_RETURN(RowGather gather, RowGather::Create(std::move(config)));
-  return std::make_unique<Receiver>(this, std::move(run), std::move(gather));
+    return run->Refuse(absl::InvalidArgumentError("the receiver of a route does not parse"));
+  absl::StatusOr<RowGather> gather = RowGather::Create(std::move(config));
+  if (!gather.ok()) return run->Refuse(gather.status());
+  return std::make_unique<Receiver>(this, std::move(run), *std::move(gather));
 }
 
 void Routes::AddTo(dataflow::Operators* operators) {

@@ -37,6 +37,8 @@ class Routes {
 
   // Adds the operators. This must outlive the runtime that uses them.
   void AddTo(dataflow::Operators* operators);
+  // The latest run could not begin. Does nothing if it has another argument.
+  void Refuse(const std::string& argument, const absl::Status& why);
 
  private:
   class Run;

@@ -62,7 +62,7 @@ class RoutesTest : public ::testing::Test {
     Deliver(std::move(frame));
   }
   // Arrays 100 and 101 to 200, 201 and 202.
-  void Start(uint64_t op, size_t outputs = 3) {
+  void Start(uint64_t op, size_t outputs = 3, uint64_t graph = 5) {
     v1::RouteRun run;
     run.set_op(op);
     run.set_session(1);
@@ -70,7 +70,7 @@ class RoutesTest : public ::testing::Test {
     run.add_inputs(101);
     for (size_t i = 0; i < outputs; ++i) run.add_outputs(200 + i);
     dataflow::FrameBuilder frame;
-    frame.Add(dataflow::StartMessage{++runs, 5, 1, run.SerializeAsString()});
+    frame.Add(dataflow::StartMessage{++runs, graph, 1, run.SerializeAsString()});
     Deliver(std::move(frame));
   }
   void Deliver(dataflow::FrameBuilder frame) {
@@ -187,6 +187,30 @@ TEST_F(RoutesTest, ARunWithoutItsArraysFails) {
   Start(20, /*outputs=*/2);
   w.Settle();
   EXPECT_EQ(w.connection.done.at(20).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RoutesTest, AGraphThatTheHostDoesNotHaveFailsTheRun) {
+  PutRows({1, 2, 3, 4});
+  PutKeys({1, 0, 1, 1});
+  Start(20, 3, /*graph=*/6);
+  w.Settle();
+  EXPECT_THAT(std::string(w.connection.done.at(20).message()), HasSubstr("does not have graph 6"));
+  EXPECT_THAT(std::string(ErrorOf(200, 0).message()), HasSubstr("does not have graph 6"));
+}
+
+TEST_F(RoutesTest, AGraphThatDoesNotParseFailsTheRunWithThatError) {
+  PutRows({1, 2, 3, 4});
+  PutKeys({1, 0, 1, 1});
+  const auto here = std::make_shared<const dataflow::Placement>(dataflow::Placement::OnHost(HostId(1)));
+  const auto graph =
+      dataflow::Graph::Create({{"node 3 of step", program::kRouteReceive, "?", here}}, {}, dataflow::HostLoss::kFailsShards);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  dataflow::FrameBuilder frame;
+  frame.Add(dataflow::InstallMessage{6, dataflow::PartOf(**graph, HostId(1)), {}});
+  Deliver(std::move(frame));
+  Start(20, 3, /*graph=*/6);
+  w.Settle();
+  EXPECT_EQ(w.connection.done.at(20).message(), "the receiver of a route does not parse [at node 3 of step]");
 }
 
 TEST_F(RoutesTest, ARunThatComesAgainIsAnsweredAgainAndDoesNothing) {

@@ -36,7 +36,8 @@ absl::StatusOr<RowGather> RowGather::Create(v1::RouteReceiver config) {
         tile.count() > kMostRowsInRoute - tile.first())
       return bad("its tiles");
     next = tile.first() + tile.count();
-    PW_RETURN_IF_ERROR(buffers::DenseBytes(dtype, gather.DimsOf(t, v1::RouteReceiver::ROWS)).status());
+    for (const auto what : {v1::RouteReceiver::ROWS, v1::RouteReceiver::SLOTS, v1::RouteReceiver::COUNTS})
+      PW_RETURN_IF_ERROR(buffers::DenseBytes(gather.DTypeOf(what), gather.DimsOf(t, what)).status());
     for (const auto& output : tile.outputs()) {
       if (!v1::RouteReceiver::What_IsValid(output.what())) return bad("its outputs");
     }

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pathways/worker/route/row_split.h"
+#include "pathways/worker/route/try_rows.h"
 
 namespace pw::worker {
 namespace {
@@ -256,6 +257,38 @@ TEST(RowGather, RandomRoutesAreWhatTheirDefinitionSaysAndTheirWayBackIsTheirInve
     const auto back = world.Move(true, slots, rows, world.rows);
     EXPECT_EQ(AllOf(back, v1::RouteReceiver::ROWS), returned) << "seed " << seed;
   }
+}
+
+// Tuples of which some bytes are changed. Half of them are of the size that their config needs.
+TEST(RowGather, BytesOfOtherHostsDoNoHarm) {
+  std::mt19937 random(5);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  int fit = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    const auto choice = static_cast<uint8_t>(random());
+    std::string input(1, static_cast<char>(choice));
+    const auto add = [&](std::string piece) {
+      for (uint32_t n = below(3); n > 0 && !piece.empty(); --n)
+        piece[below(static_cast<uint32_t>(piece.size()))] = static_cast<char>(random());
+      input += {static_cast<char>(piece.size() & 255), static_cast<char>(piece.size() >> 8)};
+      input += piece;
+    };
+    if ((choice & 128) != 0) add(ConfigToTry(choice & 127).SerializeAsString());
+    for (uint32_t t = below(4); t > 0; --t) {
+      std::vector<std::pair<int64_t, int64_t>> rows;
+      for (uint32_t n = below(6); n > 0; --n) rows.emplace_back(2 + below(8), below(12));
+      add(std::string(RowTuple(10 * below(4), rows, std::vector<int32_t>(rows.size(), 7)).view()));
+    }
+    fit += TryRows(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+  }
+  EXPECT_GT(fit, 2000) << "tuples that fit are among them";
+}
+
+TEST(RowGather, AConfigWhoseArraysAreTooLargeIsRefused) {
+  v1::RouteReceiver config = GatherConfig(INT32_MAX);
+  config.add_row_dims(0);  // rows of no bytes
+  config.mutable_tiles(0)->set_count(INT32_MAX - 2);
+  EXPECT_FALSE(RowGather::Create(config).ok()) << "the slots are too many";
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "pathways/worker/store/object_store.h"
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "pathways/base/sorted_keys.h"
 
@@ -66,6 +69,13 @@ void ObjectStore::Forget(Entry& entry) {
   for (auto& [index, value] : entry.shards) --value->names;
   entry.shards.clear();
   entry.poison = nullptr;
+}
+
+void ObjectStore::Alias(ArrayId from, ArrayId to, SessionId session) {
+  std::vector<std::pair<int, ShardRef>> shards;
+  ForEachShard(from, [&](int index, const ShardRef& shard) { shards.emplace_back(index, shard); });
+  for (const auto& [index, shard] : shards) Bind(to, index, shard, session);
+  if (shards.empty()) Poison(to, FindOrFailed(from, 0)->error(), session);  // it is poisoned or unknown
 }
 
 void ObjectStore::Release(ArrayId array) {

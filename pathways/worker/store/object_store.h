@@ -35,6 +35,8 @@ class ObjectStore {
   void Bind(ArrayId array, int shard, ShardRef value, SessionId session);
   // Makes all shards of the array, known and unknown, fail with `error`.
   void Poison(ArrayId array, absl::Status error, SessionId session);
+  // Gives all shards of `from` the name `to` too. If it has none, `to` is poisoned with its error.
+  void Alias(ArrayId from, ArrayId to, SessionId session);
   void Release(ArrayId array);
   void ReleaseOwner(SessionId session);
 

@@ -29,6 +29,12 @@ void Aliases::WaitFor(const PendingRef& pending, const ShardRef& shard) {
   shard->OnSettled([pending, raw = shard.get()] { pending->Settled(raw->error()); });
 }
 
+void Aliases::Handle(const v1::Command& command) {
+  if (command.has_alias()) Alias(command.alias());
+  if (command.has_bitcast()) Bitcast(command.bitcast());
+  if (command.has_poison()) Poison(command.poison());
+}
+
 void Aliases::Alias(const v1::Alias& command) {
   auto pending = std::make_shared<Pending>(&context_->outbox(), command.op());
   const SessionId session(command.session());

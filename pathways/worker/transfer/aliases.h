@@ -14,14 +14,16 @@ class Aliases {
  public:
   Aliases(WorkerContext* context, DeviceArrays* arrays) : context_(context), arrays_(arrays) {}
 
-  void Alias(const pathways::v1::Alias& command);
-  void Bitcast(const pathways::v1::Bitcast& command);
-  void Poison(const pathways::v1::Poison& command);
+  // An Alias, a Bitcast or a Poison.
+  void Handle(const pathways::v1::Command& command);
 
  private:
   struct Pending;
   using PendingRef = std::shared_ptr<Pending>;
 
+  void Alias(const pathways::v1::Alias& command);
+  void Bitcast(const pathways::v1::Bitcast& command);
+  void Poison(const pathways::v1::Poison& command);
   void WaitFor(const PendingRef& pending, const ShardRef& shard);
   Hazards::Outcome StartBitcast(const ShardRef& source, const ShardRef& result, buffers::DType dtype, const device::Dims& dims,
                                 const absl::Status& input);

@@ -30,6 +30,12 @@ void FrameChannel::SendTurn(HostId to, const v1::LoopTurn& turn) {
   Send(to, message, {});
 }
 
+void FrameChannel::SendBranch(HostId to, const v1::BranchChosen& chosen) {
+  v1::PeerMessage message;
+  *message.mutable_branch_chosen() = chosen;
+  Send(to, message, {});
+}
+
 // The dataflow has its own windows, reports and decisions are small, so none of them waits for the link's window.
 void FrameChannel::Send(HostId to, const v1::PeerMessage& message, std::vector<Bytes> payload) {
   auto it = peers_.find(to);
@@ -60,20 +66,25 @@ void FrameChannel::Remove(HostId host, const absl::Status& status) {
 
 void FrameChannel::TellLeft(HostId host, const absl::Status& status) {
   if (frame_receiver_ != nullptr) frame_receiver_->OnLeft(host, status);
-  if (turn_receiver_ != nullptr) turn_receiver_->OnHostGone(host, status);
+  TellGone(host, status);
 }
 
 void FrameChannel::PathBroken(HostId host, const absl::Status& reason) {
   context_->strand()->Post([this, alive = context_->alive(), host, reason] {
     if (!alive.expired() && frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, reason);
     if (!alive.expired() && report_receiver_ != nullptr) report_receiver_->OnReportsLost(host);
-    if (!alive.expired() && turn_receiver_ != nullptr) turn_receiver_->OnHostGone(host, reason);
+    if (!alive.expired()) TellGone(host, reason);
   });
 }
 
 void FrameChannel::IncomingLost(HostId host, const absl::Status& status) {
   if (frame_receiver_ != nullptr) frame_receiver_->OnPathBroken(host, status);
+  TellGone(host, status);
+}
+
+void FrameChannel::TellGone(HostId host, const absl::Status& status) {
   if (turn_receiver_ != nullptr) turn_receiver_->OnHostGone(host, status);
+  if (branch_receiver_ != nullptr) branch_receiver_->OnHostGone(host, status);
 }
 
 absl::Status FrameChannel::OnFrame(HostId from, const v1::DataflowFrame& frame, Bytes payload) {
@@ -89,6 +100,10 @@ void FrameChannel::OnReport(HostId from, const v1::Report& report) {
 
 void FrameChannel::OnTurn(HostId from, const v1::LoopTurn& turn) {
   if (turn_receiver_ != nullptr) turn_receiver_->OnTurn(from, turn);
+}
+
+void FrameChannel::OnBranch(HostId from, const v1::BranchChosen& chosen) {
+  if (branch_receiver_ != nullptr) branch_receiver_->OnBranch(from, chosen);
 }
 
 }  // namespace pw::worker

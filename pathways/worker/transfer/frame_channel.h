@@ -1,5 +1,5 @@
-// FrameChannel: frames of the coordination dataflow (DataflowLinks), reports for the controller (ReportPath), and decisions of loops (Loops), from
-// worker to worker.
+// FrameChannel: frames of the coordination dataflow (DataflowLinks), reports for the controller (ReportPath), and decisions of loops (Loops) and choices
+// (Choices), from worker to worker.
 //
 // They leave at once, ahead of waiting transfers, or as soon as there is a link. A link outlives its connections
 // (peer_connections.h), so a break only delays them. When a link is given up, both sides are told so.
@@ -47,13 +47,22 @@ class FrameChannel {
     virtual void OnReportsLost(HostId to) = 0;
   };
 
-  // Receives decisions of loops. Called on the strand, never inside SendTurn.
-  class TurnReceiver {
+  // Is told of hosts whose decisions come no more. Called on the strand.
+  class GoneReceiver {
    public:
-    virtual ~TurnReceiver() = default;
-    virtual void OnTurn(HostId from, const pathways::v1::LoopTurn& turn) = 0;
+    virtual ~GoneReceiver() = default;
     // A link to or from the host was given up, or the host has left the cluster.
     virtual void OnHostGone(HostId host, const absl::Status& status) = 0;
+  };
+  // Receives decisions of loops. Called on the strand, never inside SendTurn.
+  class TurnReceiver : public GoneReceiver {
+   public:
+    virtual void OnTurn(HostId from, const pathways::v1::LoopTurn& turn) = 0;
+  };
+  // Receives decisions of choices. Called on the strand, never inside SendBranch.
+  class BranchReceiver : public GoneReceiver {
+   public:
+    virtual void OnBranch(HostId from, const pathways::v1::BranchChosen& chosen) = 0;
   };
 
   // `connect` begins to connect to a host, unless that has begun.
@@ -62,9 +71,11 @@ class FrameChannel {
   void SetFrameReceiver(FrameReceiver* receiver) { frame_receiver_ = receiver; }
   void SetReportReceiver(ReportReceiver* receiver) { report_receiver_ = receiver; }
   void SetTurnReceiver(TurnReceiver* receiver) { turn_receiver_ = receiver; }
+  void SetBranchReceiver(BranchReceiver* receiver) { branch_receiver_ = receiver; }
   void SendFrame(HostId to, std::string header, std::vector<Bytes> payload);
   void SendReport(HostId to, pathways::v1::Report report);
   void SendTurn(HostId to, const pathways::v1::LoopTurn& turn);
+  void SendBranch(HostId to, const pathways::v1::BranchChosen& chosen);
 
   // ---- for PeerConnections
   void Add(HostId host) { peers_.try_emplace(host); }
@@ -80,6 +91,7 @@ class FrameChannel {
   absl::Status OnFrame(HostId from, const pathways::v1::DataflowFrame& frame, Bytes payload);
   void OnReport(HostId from, const pathways::v1::Report& report);
   void OnTurn(HostId from, const pathways::v1::LoopTurn& turn);
+  void OnBranch(HostId from, const pathways::v1::BranchChosen& chosen);
 
  private:
   struct Peer {
@@ -89,12 +101,14 @@ class FrameChannel {
 
   void Send(HostId to, const pathways::v1::PeerMessage& message, std::vector<Bytes> payload);
   void PathBroken(HostId host, const absl::Status& reason);
+  void TellGone(HostId host, const absl::Status& status);
 
   const WorkerContext* const context_;
   const std::function<void(HostId)> connect_;
   FrameReceiver* frame_receiver_ = nullptr;
   ReportReceiver* report_receiver_ = nullptr;
   TurnReceiver* turn_receiver_ = nullptr;
+  BranchReceiver* branch_receiver_ = nullptr;
   std::map<HostId, Peer> peers_;
 };
 

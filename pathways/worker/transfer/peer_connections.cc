@@ -405,6 +405,9 @@ absl::Status PeerConnections::Handle(HostId from, Incoming* in, const v1::PeerMe
     case v1::PeerMessage::kLoopTurn:
       frames_.OnTurn(from, message.loop_turn());
       return absl::OkStatus();
+    case v1::PeerMessage::kBranchChosen:
+      frames_.OnBranch(from, message.branch_chosen());
+      return absl::OkStatus();
     default:
       if (message.beside() && message.has_received()) return absl::OkStatus();  // an acknowledgement alone
       return absl::InvalidArgumentError("another worker sent a message of unknown kind");

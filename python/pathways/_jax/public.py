@@ -10,15 +10,27 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from pathways._jax import placement
 
 try:
-    from jax.extend.core import get_opaque_trace_state  # since jax 0.9
+    from jax.extend.core import get_opaque_trace_state, set_current_trace, take_current_trace  # since jax 0.9
 except ImportError:
-    from jax.core import get_opaque_trace_state
+    import warnings
+
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # before that, jax announced where these would go
+        from jax.core import get_opaque_trace_state, set_current_trace, take_current_trace
 
 
 # ----------------------------------------------------------------------------------------------------------------- tracing
 def trace_state():
     """Returns a value that identifies this thread's current trace; equal values mean the same trace."""
     return get_opaque_trace_state(convention="flax")
+
+
+def trace_state_below_gradients():
+    """Returns the value of trace_state for the trace below those of gradients: that of the function in which `jax.grad` or the like was called."""
+    with take_current_trace() as trace:
+        while type(trace).__name__ in ("JVPTrace", "LinearizeTrace", "JaxprTrace"):  # else there are no gradients, and the choice is jax's own
+            trace = trace.parent_trace
+        with set_current_trace(trace):
+            return trace_state()
 
 
 def is_tracing():

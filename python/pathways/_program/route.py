@@ -84,7 +84,7 @@ class Unsized:
         """Returns function(rows) in the order of the source, for the rows of each expert, [experts, capacity, ...]. No row is dropped.
 
         The function is traced for every capacity that may occur, and in a program all are compiled when it is loaded; a call chooses one (`pw.switch`).
-        Gradients in programs need a fixed capacity."""
+        A gradient in a program routes the rows and applies the function again: what it made has another shape for each capacity."""
         rows = self.where.shape[0]
         capacities = [self.smallest]
         while capacities[-1] < rows:

@@ -117,7 +117,7 @@ def _select(graph, eqn, values, location):
     return node.outputs[:len(avals)]
 
 
-_ADD = {choice.select_p: _select, loop.while_p: loop.add}
+_ADD = {choice.select_p: _select, choice.tangents_p: _select, loop.while_p: loop.add}
 
 
 def _unknown(jaxpr):

@@ -20,32 +20,16 @@ while sys.stdin.readable():
 """
 
 
-def test_a_trace_shows_the_way_of_each_call(tmp_path):
-    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="2x1x2")
-    cli = [sys.executable, "-m", "pathways"]
-    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
-    try:
-        script = tmp_path / "script.py"
-        script.write_text(PROGRAM)
-        program = subprocess.Popen([sys.executable, str(script)], env=dict(env, JAX_PLATFORMS="pathways", PATHWAYS_ADDRESS=up["address"]),
-                                   stdout=subprocess.PIPE, text=True)
-        assert program.stdout.readline() == "ready\n"
-        asked = time.time()
-        done = subprocess.run([*cli, "trace", "--seconds", "1", "--json", "-o", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
-        program.kill()
-        program.wait()
-    finally:
-        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    recording = json.loads((tmp_path / "trace.json").read_text())
-    events = recording["traceEvents"]
+def test_a_trace_shows_the_way_of_each_call(recorder):
+    recorder.start("2x1x2", PROGRAM)
+    asked = time.time()
+    summary = recorder.record(1)
+    events = recorder.events
     assert summary["events"] == len([e for e in events if e["ph"] in "iX"]) > 0
     assert summary["silent_hosts"] == []
-    assert asked - 1 < recording["otherData"]["began_unix_us"] / 1e6 < time.time() + 1
+    assert asked - 1 < recorder.trace["otherData"]["began_unix_us"] / 1e6 < time.time() + 1
 
-    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert len(processes) == 3 and processes[1] == "controller"
+    assert len(recorder.processes) == 3 and recorder.processes[1] == "controller"
     by_op = {}
     for e in events:
         if e["ph"] in "iX" and "op" in e.get("args", {}):
@@ -83,39 +67,24 @@ while True:
 """
 
 
-def test_a_cluster_at_work_keeps_its_promises(tmp_path):
-    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="2x1x2")
-    cli = [sys.executable, "-m", "pathways"]
-    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
-    try:
-        programs = [subprocess.Popen([sys.executable, "-c", TWO_CLIENTS], env=dict(env, PATHWAYS_ADDRESS=up["address"]), stdout=subprocess.PIPE, text=True)
-                    for _ in range(2)]
-        for program in programs:
-            assert program.stdout.readline() == "ready\n"
-        for seconds in (1, 4, 16, 64):  # longer on a slow machine
-            done = subprocess.run([*cli, "trace", "--seconds", str(seconds), "--check", "--json", "-o", "trace.json"], env=env, cwd=tmp_path,
-                                  capture_output=True, text=True)
-            if done.returncode != 0 or json.loads(done.stdout)["check"]["checked"]["launches"] >= 200:
-                break
-        for program in programs:
-            program.kill()
-            program.communicate()
-    finally:
-        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    check = json.loads(done.stdout)["check"]
+def test_a_cluster_at_work_keeps_its_promises(recorder, command):
+    recorder.start("2x1x2", TWO_CLIENTS, programs=2)
+    for seconds in (1, 4, 16, 64):  # longer on a slow machine
+        check = recorder.record(seconds, "--check")["check"]
+        if check["checked"]["launches"] >= 200:
+            break
     assert check["ok"] and check["checked"]["devices"] >= 2 and check["checked"]["launches"] >= 100
     assert check["checked"]["dependencies"] >= 50 and check["checked"]["grants"] > 20
-    again = subprocess.run([*cli, "check", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
+    again = command("check", str(recorder.path), check=False)
     assert again.returncode == 0 and "all in order" in again.stdout
     # A swap planted into a real recording is found.
-    trace = json.loads((tmp_path / "trace.json").read_text())
+    trace = recorder.trace
     grants = [e for e in trace["traceEvents"] if e.get("cat") == "grant" and e["pid"] == 1]
     ran = {e["args"]["gang"] for e in trace["traceEvents"] if e.get("cat") == "run" and e.get("args", {}).get("gang")}
     early, late = [g for g in grants if g["args"]["gang"] in ran][::len(ran) - 1][:2]
     early["args"]["gang"], late["args"]["gang"] = late["args"]["gang"], early["args"]["gang"]
-    (tmp_path / "broken.json").write_text(json.dumps(trace))
-    broken = subprocess.run([*cli, "check", "broken.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
+    recorder.path.write_text(json.dumps(trace))
+    broken = command("check", str(recorder.path), check=False)
     assert broken.returncode == 1 and "VIOLATION" in broken.stdout
 
 
@@ -159,29 +128,18 @@ while True:
 """
 
 
-def test_two_decoders_run_at_the_same_time(tmp_path):
-    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="3x1x1")
-    cli = [sys.executable, "-m", "pathways"]
-    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
-    spans = {}
-
+def test_two_decoders_run_at_the_same_time(recorder):
     def run_spans(seconds):
-        subprocess.run([*cli, "trace", "--seconds", str(seconds), "-o", "trace.json"], env=env, cwd=tmp_path, check=True, capture_output=True)
-        events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e.get("cat") == "run"]
+        recorder.record(seconds)
+        events = [e for e in recorder.events if e.get("cat") == "run"]
         return {name: sorted((e["ts"], e["ts"] + e["dur"], e["pid"]) for e in events if e["name"] == f"jit_{name}")
                 for name in ("encode", "decode_first", "decode_second")}
 
-    try:
-        program = subprocess.Popen([sys.executable, "-c", DECODERS], env=dict(env, PATHWAYS_ADDRESS=up["address"]), stdout=subprocess.PIPE, text=True)
-        assert program.stdout.readline() == "ready\n"
-        for seconds in (1, 5, 25, 100):  # until the recording has some whole calls, even on a busy machine
-            spans = run_spans(seconds)
-            if min(map(len, spans.values())) >= 4:
-                break
-        program.kill()
-        program.communicate()
-    finally:
-        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
+    recorder.start("3x1x1", DECODERS)
+    for seconds in (1, 5, 25, 100):  # until the recording has some whole calls, even on a busy machine
+        spans = run_spans(seconds)
+        if min(map(len, spans.values())) >= 4:
+            break
     overlap = lambda a, b: a[0] < b[1] and b[0] < a[1]
     together = [(a, b) for a in spans["decode_first"] for b in spans["decode_second"] if overlap(a, b)]
     assert len({pid for one in spans.values() for _, _, pid in one}) == 3, "three hosts"
@@ -212,24 +170,11 @@ sys.stdin.read()
 """
 
 
-def test_a_trace_of_a_loop_shows_turns_without_the_controller(tmp_path):
+def test_a_trace_of_a_loop_shows_turns_without_the_controller(recorder):
     """Between two turns on the hosts the controller does nothing: its events are those of leases of many turns."""
-    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="2x1x2")
-    cli = [sys.executable, "-m", "pathways"]
-    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
-    try:
-        (tmp_path / "script.py").write_text(LOOP)
-        program = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], env=dict(env, JAX_PLATFORMS="pathways", PATHWAYS_ADDRESS=up["address"]),
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert program.stdout.readline() == "ready\n"
-        done = subprocess.run([*cli, "trace", "--seconds", "1", "--check", "-o", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
-        program.kill()
-        program.wait()
-    finally:
-        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    recorder.start("2x1x2", LOOP)
+    recorder.record(1, "--check")
+    events, tracks = recorder.events, recorder.tracks
     controller = [e for e in events if e["ph"] in "iX" and e["pid"] == 1]
     turns = [e["name"] for e in events if e["ph"] == "i" and e["pid"] != 1 and e["cat"] == "prepare" and tracks[e["pid"], e["tid"]] == "loops"]
     of_one_host = len(set(turns))
@@ -239,3 +184,44 @@ def test_a_trace_of_a_loop_shows_turns_without_the_controller(tmp_path):
     assert len(controller) < max(of_one_host, 1500), f"{len(controller)} events of the controller for {of_one_host} turns"
     decisions = [e for e in events if e["ph"] == "i" and e["cat"] == "grant" and e["name"].endswith(" follows")]
     assert len({e["pid"] for e in decisions}) == 1, "one host decides"
+
+
+CHOICE = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import SingleDeviceSharding
+import pathways as pw
+first, last = SingleDeviceSharding(jax.devices()[0]), SingleDeviceSharding(jax.devices()[-1])
+
+def predicate(x):  # takes a while
+    return jax.lax.fori_loop(0, 200, lambda _, y: jnp.tanh(y @ y / 64) / 2 + x[0], jnp.ones((64, 64))).sum() > 0
+
+score = jax.jit(predicate, in_shardings=first)
+here, there = (jax.jit(lambda x: x + 1, in_shardings=s, out_shardings=s) for s in (first, last))
+f = pw.program(lambda x: pw.cond(score(x), there, lambda x: there(here(x)), x))
+inputs = [jax.device_put(np.full(4, v, np.float32), first) for v in (1, -1)]
+for x in inputs: f(x).block_until_ready()
+print("ready", flush=True)
+while True:
+    for x in inputs: f(x).block_until_ready()
+"""
+
+
+def test_a_trace_of_choices_shows_none_of_the_controllers_events_between_predicate_and_branch(recorder):
+    recorder.start("2x1x2", CHOICE)
+    for seconds in (1, 4, 16, 64):  # longer on a slow machine
+        recorder.record(seconds, "--check")
+        at = lambda event: recorder.tracks.get((event["pid"], event["tid"]))
+        chosen = [e for e in recorder.events if e["ph"] == "i" and at(e) == "choices" and e["name"].endswith(" is chosen")]
+        if len(chosen) >= 8:
+            break
+    assert len({e["pid"] for e in chosen}) == 1, "one host decides"
+    assert {e["name"] for e in chosen} == {"branch 0 is chosen", "branch 1 is chosen"}
+    begun = {}  # by gang: when each host begins its part of the branch
+    for e in recorder.events:
+        if e["ph"] == "i" and at(e) == "choices" and e["cat"] == "prepare":
+            begun.setdefault(e["args"]["gang"], []).append(e["ts"])
+    whole = [(e["ts"], max(begun[e["args"]["gang"]])) for e in chosen if len(begun.get(e["args"]["gang"], ())) == 2]
+    assert len(whole) >= 6
+    # The controller hears meanwhile that the predicate's computation has ended, and does nothing then.
+    between = [e for e in recorder.events if e["ph"] in "iX" and e["pid"] == 1 and any(first < e["ts"] < last for first, last in whole)]
+    assert {(e["cat"], e["name"]) for e in between} <= {("end", "done")}, between

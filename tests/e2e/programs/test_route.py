@@ -1,7 +1,7 @@
 """`pw.route` in programs: rows travel from host to host to the experts that they name, and back. The cluster has two islands of one host each, and
 four devices per host. Values are compared with those of the same function outside of programs, on jax's own cpu, and with numpy."""
 
-import json
+import pathlib
 import subprocess
 import sys
 
@@ -13,6 +13,9 @@ from conftest import PATIENCE, ROOT, assert_same, clean_environment
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 import pathways as pw
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from route_reference import reference  # noqa: E402
 
 ROWS, WIDTH = 24, 3
 RNG = np.random.default_rng(7)
@@ -30,20 +33,6 @@ def random_rows(*shape, dtype=np.float32):
 
 def random_keys(experts, count=ROWS):
     return RNG.integers(-1, experts, count).astype(np.int32)
-
-
-def reference(x, where, experts, capacity):
-    """Returns rows, slots, counts and the rows that come back, by their definition."""
-    rows, back = np.zeros((experts, capacity, *x.shape[1:]), x.dtype), np.zeros_like(x)
-    slots, count = np.full((experts, capacity), -1, np.int32), np.zeros(experts, np.int32)
-    for i, expert in enumerate(where):
-        if expert < 0:
-            continue
-        if count[expert] < capacity:
-            rows[expert, count[expert]] = back[i] = x[i]
-            slots[expert, count[expert]] = i
-        count[expert] += 1
-    return rows, slots, count, back
 
 
 def whole(arrays):
@@ -331,23 +320,11 @@ while True:
 """
 
 
-def test_a_host_that_no_row_names_gets_no_rows(tmp_path):
+def test_a_host_that_no_row_names_gets_no_rows(recorder):
     """By a trace of the cluster, which tells the bytes that each host sends and receives in a route."""
-    env = clean_environment(PATHWAYS_HOME=str(tmp_path), PATHWAYS_LOCAL="3x1x1")
-    cli = [sys.executable, "-m", "pathways"]
-    up = json.loads(subprocess.run([*cli, "up", "--json"], env=env, check=True, capture_output=True, text=True).stdout)
-    try:
-        (tmp_path / "script.py").write_text(ONE_SIDED)
-        program = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], env=dict(env, PATHWAYS_ADDRESS=up["address"]), stdout=subprocess.PIPE, text=True)
-        assert program.stdout.readline() == "ready\n"
-        done = subprocess.run([*cli, "trace", "--seconds", "2", "--json", "-o", "trace.json"], env=env, cwd=tmp_path, capture_output=True, text=True)
-        program.kill()
-        program.wait()
-    finally:
-        subprocess.run([*cli, "down"], env=env, check=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    recorder.start("3x1x1", ONE_SIDED)
+    recorder.record(2)
+    events, names = recorder.events, recorder.processes
     bytes_of = {}
     for event in events:
         if event["ph"] == "X" and event["name"] == "route":

@@ -325,10 +325,33 @@ void ProgramSteps::StartLoop(const StepsRef& run, const Step& step) {
   for (const Record& output : outputs) output->OnDone(absl::OkStatus());
 }
 
+// `own`: the names of the choice itself.
+void ProgramSteps::StartChoice(const StepsRef& run, const Step& step, const HostChoice& choice, NameScope own) {
+  const ProgramEntry& entry = *run->entry;
+  ChoiceRuns::Call call{run->entry, step.node, choice, {}, {}, std::move(own), nullptr};
+  for (int value : step.inputs) call.inputs.push_back(run->values[value]);
+  for (int value : step.outputs) {
+    call.outputs.push_back(arrays_.ExpectFromGang(entry, value, arrays_.New(NamesOf(*run, step), entry, value)).record);
+    run->values[value] = call.outputs.back();
+  }
+  if (run->run != nullptr) run->run->BeginNode();
+  call.done = [this, alive = context_->alive(), run](const absl::Status& status) {
+    if (!alive.expired()) EndWaiting(run, status);
+  };
+  const std::vector<Record> outputs = call.outputs;
+  choices_.Start(std::move(call));
+  for (const Record& output : outputs) output->OnDone(absl::OkStatus());
+}
+
 void ProgramSteps::StartSelect(const StepsRef& run, const Step& step) {
   const ProgramEntry& entry = *run->entry;
   const program::Program& program = entry.program();
   NameScope& names = NamesOf(*run, step);
+  const auto number = static_cast<size_t>(&step - entry.steps->cut.steps.data());
+  if (const HostChoice* const choice = entry.steps->choices[number].get(); choice != nullptr) {
+    NameScope own = names.Take({choice->slots, 1});  // in any case: who chooses changes no other name (WN-7)
+    if (choices_.HostsChoose(entry, *choice)) return StartChoice(run, step, *choice, std::move(own));
+  }
   NameScope branch = names.Take(entry.steps->LargestOf(program.nodes[step.node].branches));
   NameScope end = names.Take({step.outputs.size() + 1, step.outputs.size()});
   auto select = std::make_shared<SelectRun>(SelectRun{run, step.node, {}, {}, std::move(branch), std::move(end)});

@@ -8,7 +8,8 @@
 // is called or the branch is sent, and its results fulfil the expected arrays. So only the steps that depend on such values are
 // dispatched one after another. A function on hosts needs no value here: it is sent at once, as one command to each of its hosts, which
 // wait there for its inputs. The scheduler grants no node that reads its outputs before it has ended. The same holds for a route. A loop is
-// sent at once, too: its hosts decide about its turns (LoopRuns).
+// sent at once, too: its hosts decide about its turns (LoopRuns). So is a choice whose branches hosts can run by themselves (ChoiceRuns); the
+// others are decided here.
 //
 // The functions on hosts of a run are calls of the client's thread (ExecuteRequest::stream): hosts run them in the order of the program,
 // and those of different runs in the order of the runs. Those of a branch have an order of their own, for an earlier call may wait for the branch.
@@ -22,7 +23,7 @@
 // Invariants:
 //   WN-1  each expected array is fulfilled exactly once, by the array made for it or with an error
 //   WN-2  a run ends in the places of its entry, where it began, even if its slices have been moved meanwhile
-//   WN-3  among the gangs that were submitted before a branch was chosen, the branch's gangs wait only for those that make its
+//   WN-3  among the gangs that were submitted before the controller chose a branch, the branch's gangs wait only for those that make its
 //         arguments. The others may wait for the branch (CU-3)
 //   WN-4  a part or branch in flight keeps the whole program alive, and its executables as they were when it began
 //   WN-5  in sequential dispatch a run waits for nothing of its session that began after it
@@ -45,6 +46,7 @@
 #include "pathways/controller/session/context/session_context.h"
 #include "pathways/controller/session/context/session_lanes.h"
 #include "pathways/controller/session/executables/session_functions.h"
+#include "pathways/controller/session/runs/choice_runs.h"
 #include "pathways/controller/session/runs/graph_programs.h"
 #include "pathways/controller/session/runs/loop_runs.h"
 #include "pathways/controller/session/runs/route_runs.h"
@@ -67,14 +69,18 @@ class ProgramSteps {
         graphs_(graphs),
         routes_(context),
         arrays_(context, lanes),
-        loops_(context) {}
+        loops_(context),
+        choices_(context) {}
 
   void SetHostCalls(std::shared_ptr<HostCallHandler> handler) { host_calls_ = std::move(handler); }
 
   // Replaces the donated arguments of a call by arrays that belong to the run (WN-6).
   void TakeOver(const ProgramEntry& entry, std::vector<Record>& args) const;
-  // Gives pending outputs of loops on these devices the error.
-  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) { loops_.OnDevicesLost(lost, error); }
+  // Gives pending outputs of loops and choices on these devices the error.
+  void OnDevicesLost(const absl::flat_hash_set<DeviceId>& lost, const absl::Status& error) {
+    loops_.OnDevicesLost(lost, error);
+    choices_.OnDevicesLost(lost, error);
+  }
   // `names`: as many as the entry needs. `stream`: of its functions on hosts.
   void Start(const std::shared_ptr<const ProgramEntry>& entry, NameScope names, const std::vector<Record>& args,
              const std::vector<Record>& results, const std::shared_ptr<ExecuteRun>& run, uint64_t stream);
@@ -109,6 +115,7 @@ class ProgramSteps {
   static absl::Status CheckResults(const HostCallRun& call, absl::Span<const uint64_t> bytes);
   static uint64_t StreamOfBranch(NameScope& names);
   void StartLoop(const StepsRef& steps, const program::Step& step);
+  void StartChoice(const StepsRef& steps, const program::Step& step, const HostChoice& choice, NameScope names);
   void StartSelect(const StepsRef& steps, const program::Step& step);
   void EndSelect(const std::shared_ptr<SelectRun>& select, const absl::StatusOr<Bytes>& index);
   void EndWaiting(const StepsRef& steps, const absl::Status& status);
@@ -136,6 +143,7 @@ class ProgramSteps {
   RouteRuns routes_;
   StepArrays arrays_;
   LoopRuns loops_;
+  ChoiceRuns choices_;
   std::shared_ptr<HostCallHandler> host_calls_;
 };
 

@@ -65,6 +65,12 @@ StepArrays::Record StepArrays::AliasOf(NameScope& names, const ProgramEntry& ent
 }
 
 StepArrays::Expected StepArrays::Expect(const ProgramEntry& entry, int value, Record record) {
+  Expected expected = ExpectFromGang(entry, value, std::move(record));
+  fabric_->gangs().Await(expected.record);
+  return expected;
+}
+
+StepArrays::Expected StepArrays::ExpectFromGang(const ProgramEntry& entry, int value, Record record) const {
   Expected expected{std::move(record), {}};
   int shard = 0;
   for (const ProgramEntry::Place& place : *entry.steps->places[value]) {
@@ -77,7 +83,6 @@ StepArrays::Expected StepArrays::Expect(const ProgramEntry& entry, int value, Re
     placement.set_memory_kind(expected.record->spec().sharding.memory_kind());
   }
   for (const auto& [host, command] : expected.commands) Send(host, command);
-  fabric_->gangs().Await(expected.record);
   return expected;
 }
 

@@ -42,7 +42,10 @@ class StepArrays {
   // Returns one array with the shards of `sources`, in order.
   Record AliasOf(NameScope& names, const ProgramEntry& entry, int value, absl::Span<const Record> sources);
 
+  // Until the array is fulfilled, no gang that reads it is granted.
   Expected Expect(const ProgramEntry& entry, int value, Record record);
+  // The same for an array that a gang makes: those that read it are granted after that.
+  Expected ExpectFromGang(const ProgramEntry& entry, int value, Record record) const;
   // Tells the hosts that the computation that makes the array has begun.
   void Announce(const Expected& expected);
   void Fulfil(NameScope& names, const Expected& expected, const absl::StatusOr<Record>& source);

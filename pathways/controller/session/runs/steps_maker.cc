@@ -8,6 +8,7 @@
 #include "pathways/base/request_name.h"
 #include "pathways/base/sort_and_merge.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/controller/session/runs/choice_plan.h"
 
 namespace pw::controller {
 namespace {
@@ -60,6 +61,7 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::Make(program::Program program, 
     PW_RETURN_IF_ERROR(program.At(static_cast<int>(n), CheckWaiting(program.nodes[n], *steps)));
   }
   PW_RETURN_IF_ERROR(InstallRoutes(program, *steps));
+  PlanChoices(program, *steps);
   OpenLanes(program, *steps);
   auto specs = FindResults(*steps, program.results.size(), entry->lowered);
   entry->id = fabric_->NextId();
@@ -100,8 +102,8 @@ absl::StatusOr<StepsMaker::EntryRef> StepsMaker::MakeTurn(program::Program progr
 
 // Counts what ProgramSteps and StepArrays make, in whatever way the program is dispatched. Arguments and results of the run may get names
 // of their own. A part makes results, and a function on hosts or a route too, by one command. Of another waiting node, each input may be named anew or fetched;
-// each output is an array of its own, gets another one that fulfils it, maybe by a transfer, and two commands; a branch has a stream. A loop has
-// one command, and three names for each input; its turns have names that no request gives.
+// each output is an array of its own, gets another one that fulfils it, maybe by a transfer, and two commands; a branch has a stream. If hosts
+// choose, the choice has one command, and a name for each slot. A loop has one command, and three names for each input; its turns have names that no request gives.
 NameNeed StepsMaker::CountNames(const program::Program& program, size_t arguments, ProgramEntry::Steps& steps) {
   const uint64_t own = arguments + program.results.size();
   NameNeed all{own, own};
@@ -116,6 +118,7 @@ NameNeed StepsMaker::CountNames(const program::Program& program, size_t argument
     } else {
       need = {step.inputs.size() + 3 * step.outputs.size() + 1, step.inputs.size() + 2 * step.outputs.size()};
       need += steps.LargestOf(program.nodes[step.node].branches);
+      if (const auto& choice = steps.choices[steps.needs.size()]; choice != nullptr) need += {choice->slots, 1};
     }
     steps.needs.push_back(need);
     all += need;
@@ -151,6 +154,21 @@ absl::Status StepsMaker::InstallRoutes(const program::Program& program, ProgramE
     steps.routes.push_back(std::move(route));
   }
   return absl::OkStatus();
+}
+
+void StepsMaker::PlanChoices(const program::Program& program, ProgramEntry::Steps& steps) const {
+  for (const Step& step : steps.cut.steps) {
+    std::shared_ptr<HostChoice> choice;
+    if (step.node >= 0 && program.nodes[step.node].kind == NodeKind::kSelect && !fabric_->sequential_dispatch())
+      choice = PlanChoice(steps, program, step, fabric_->topology());
+    if (choice != nullptr) {
+      choice->id = ExecutableId(fabric_->NextId());
+      choice->on_gone = [fabric = fabric_, id = choice->id, alive = context_->alive()] {
+        if (!alive.expired()) fabric->gangs().ForgetExecutable(id);
+      };
+    }
+    steps.choices.push_back(std::move(choice));
+  }
 }
 
 // Finds the places of all values (WN-2). `devices`: gets all devices of the program, ascending.

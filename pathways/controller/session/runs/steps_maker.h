@@ -35,6 +35,7 @@ class StepsMaker {
   absl::Status MakeParts(ProgramEntry::Steps& steps, const Executables& executables);
   absl::Status InstallRoutes(const program::Program& program, ProgramEntry::Steps& steps) const;
   absl::Status FindPlaces(const program::Program& program, ProgramEntry::Steps& steps, std::vector<DeviceId>* devices) const;
+  void PlanChoices(const program::Program& program, ProgramEntry::Steps& steps) const;
   void OpenLanes(const program::Program& program, const ProgramEntry::Steps& steps) const;
   absl::Status CheckWaiting(const program::Node& node, const ProgramEntry::Steps& steps) const;
   absl::Status CheckLoop(const program::Node& node, const ProgramEntry& turn, const ProgramEntry::Steps& steps) const;
