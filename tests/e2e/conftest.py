@@ -109,10 +109,10 @@ class Recorder:
     def __init__(self, command, folder):
         self.command, self.path, self.programs = command, folder / "trace.json", []
 
-    def start(self, shape, code, programs=1):
+    def start(self, shape, code, *options, programs=1):
         """Starts a cluster of islands x hosts x devices and programs on it, and returns when each of them has printed "ready"."""
         sizes = zip(("--islands", "--hosts", "--devices"), shape.split("x"))
-        address = self.command("up", *(word for pair in sizes for word in pair))["address"]
+        address = self.command("up", *(word for pair in sizes for word in pair), *options)["address"]
         self.programs = [self.command.program(address, code) for _ in range(programs)]
         for program in self.programs:
             assert program.stdout.readline() == "ready\n", program.stderr.read()

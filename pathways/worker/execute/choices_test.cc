@@ -413,6 +413,27 @@ TEST_F(ChoicesTest, WhatALeaderDecidedBeforeItsLossCounts) {
   EXPECT_THAT(w.Read(kResult, 0), ElementsAre(2, 12));
 }
 
+TEST_F(ChoicesTest, ACommandThatComesAgainIsAnsweredAgainAndRunsNothing) {
+  Load(5, kPlus);
+  Prepare();
+  w.connection.repeats = true;
+  v1::BeginChoice choice = Among({5});
+  choice.set_op(NamedOp(30));
+  Begin(choice);
+  EXPECT_THAT(w.Read(kResult, 0), ElementsAre(2, 12));
+  const size_t launches = Launches();
+  choice.set_gang(77);  // of another controller
+  v1::Command command;
+  *command.mutable_begin_choice() = choice;
+  w.Do(command);
+  w.Settle();
+  EXPECT_EQ(w.connection.repeated, 1);
+  EXPECT_EQ(Launches(), launches);
+  w.Compile(3, kPlus, {0});
+  w.Execute(29, 3, {kInput}, {300});
+  EXPECT_THAT(w.Read(300, 0), ElementsAre(2, 12)) << "it has taken no place";
+}
+
 TEST_F(ChoicesTest, AMissingGraphFailsTheChoiceOnAllHosts) {
   Prepare();
   Begin(Among({5}));

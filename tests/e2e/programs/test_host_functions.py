@@ -3,9 +3,7 @@
 The cluster has two hosts of four devices. Values are compared with those of jax in this process.
 """
 
-import json
 import os
-import subprocess
 import sys
 
 import jax
@@ -385,17 +383,10 @@ while True:
 """
 
 
-def test_a_trace_shows_the_node_on_each_of_its_hosts(tmp_path):
-    with operator_at(tmp_path) as command:
-        address = command("up", "--islands", "2", "--devices", "1", "--host-python", sys.executable)["address"]
-        client = command.program(address, TRACED)
-        assert client.stdout.readline() == "ready\n", client.communicate()
-        done = subprocess.run([sys.executable, "-m", "pathways", "trace", "--seconds", "1", "--check", "-o", str(tmp_path / "trace.json")],
-                              env={**command.env, "PATHWAYS_ADDRESS": address}, capture_output=True, text=True, timeout=PATIENCE)
-        client.kill()
-        client.communicate()
-        assert done.returncode == 0, done.stdout + done.stderr
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+def test_a_trace_shows_the_node_on_each_of_its_hosts(recorder):
+    recorder.start("2x1x1", TRACED, "--host-python", sys.executable)
+    recorder.record(1, "--check")
+    events = recorder.events
     runs = [event for event in events if event["ph"] == "X" and event["cat"] == "host" and event["name"] == "tokenize"]
     assert len({event["pid"] for event in runs}) == 2, "on both hosts"
     asked = {event["args"]["op"] for event in events if event["ph"] in "iX" and event["cat"] == "request" and event["name"] == "tokenize"}
