@@ -333,6 +333,23 @@ absl::Status Check(const Options& options) {
   return absl::OkStatus();
 }
 
+// `cluster`: as completed by Serve.
+pw::session::SessionService::Options SessionsOf(const Options& options, const pw::controller::ClusterOptions& cluster) {
+  pw::session::SessionService::Options sessions;
+  sessions.grace = options.client_grace;
+  sessions.make_key = pw::RandomKey;
+  sessions.identity = cluster.identity;
+  sessions.end_on_hang = options.on_hang == "end";
+  sessions.epoch = cluster.epoch;
+  sessions.controller_grace = options.controller_grace;
+  if (cluster.identity != nullptr) {
+    sessions.session_key = [keys = cluster.identity](uint64_t epoch, uint64_t session, const std::string& user) {
+      return keys->SessionKey(epoch, session, user);
+    };
+  }
+  return sessions;
+}
+
 // Gives this controller its epoch. `replaced` is set, before a signal wakes main, when a later controller has taken its place.
 absl::Status Succeed(const std::string& folder, absl::Time now, pw::controller::ClusterOptions* options, absl::Status* replaced) {
   PW_ASSIGN_OR_RETURN(options->epoch, pw::identity::NextEpoch(folder, now));
@@ -361,6 +378,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   cluster_options.client_grace = options.client_grace;
   cluster_options.host_grace = options.host_grace;
   cluster_options.controller_grace = options.controller_grace;
+  cluster_options.restores_sessions = identity != nullptr;
   const std::string folder = identity == nullptr ? "" : options.identity;
   absl::Status replaced;
   PW_RETURN_IF_ERROR(Succeed(folder, wall_clock.Now(), &cluster_options, &replaced));
@@ -376,12 +394,7 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
   pw::TimerQueue timers(&clock);
   cluster = pw::controller::ClusterImpl::Create(cluster_options, {&executor, &timers, &clock});
   PW_ASSIGN_OR_RETURN(const std::string workers, cluster->Listen(&transport, options.listen_workers));
-  pw::session::SessionService::Options sessions;
-  sessions.grace = options.client_grace;
-  sessions.make_key = pw::RandomKey;
-  sessions.identity = identity.get();
-  sessions.end_on_hang = options.on_hang == "end";
-  const auto service = pw::session::SessionService::Create(std::move(sessions), {cluster.get(), &timers});
+  const auto service = pw::session::SessionService::Create(SessionsOf(options, cluster_options), {cluster.get(), &timers});
   TellOfHangs(cluster.get(), service);
   PW_ASSIGN_OR_RETURN(const std::string listening, service->Listen(&to_clients, options.listen_clients));
   PW_ASSIGN_OR_RETURN(auto metrics, pw::ServeMetrics(options.metrics, tls, [cluster](auto done) {

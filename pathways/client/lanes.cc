@@ -309,6 +309,29 @@ void Lanes::FailFetchesFrom(HostId host, const absl::Status& status) {
   for (uint64_t name : failed) Complete(name, status);
 }
 
+void Lanes::Restart() {
+  for (auto& [id, host] : hosts_) {
+    host.calls->LaneGone();
+    buffers_.OnLaneBroken(id);
+  }
+  hosts_.clear();
+  closed_.clear();
+  std::vector<uint64_t> lost;
+  for (auto& [name, fetch] : fetches_) {
+    receiver_.Drop(name);
+    fetch.from.reset();
+    fetch.complete = false;
+    if (fetch.done != nullptr)
+      lost.push_back(name);  // the controller before has answered, so this one is not asked
+    else if (fetch.bytes.value_or(0) > options_.buffers.in_frame)
+      Begin(fetch, name, *fetch.bytes).IgnoreError();
+  }
+  const absl::Status status = absl::UnavailableError(
+      "the controller has ended while the bytes of this array were on their way from its host. The array is still there: fetch "
+      "it again");
+  for (uint64_t name : lost) Complete(name, status);
+}
+
 void Lanes::End(const absl::Status& status) {
   if (!ended_.ok()) return;
   ended_ = status.ok() ? absl::CancelledError("the session has ended") : status;

@@ -62,6 +62,8 @@ class Lanes final : private lanes::LaneEnd::Owner, public std::enable_shared_fro
   void Drop(uint64_t fetch);
   // Calls `done` with the bytes from this host's lane, perhaps inside the call.
   void Finish(uint64_t fetch, HostId host, Done done);
+  // Another controller has taken the session, and the hosts that it has. It offers lanes anew. Arrays that it was asked for once more come again.
+  void Restart();
   // The session is over: everything fails with this status.
   void End(const absl::Status& status);
 

@@ -19,7 +19,8 @@ using ::pathways::v1::SessionWelcome;
 // An acknowledgement is sent after this many events or bytes, even without a request to carry it.
 constexpr uint64_t kUntold = 64;
 constexpr size_t kUntoldBytes = 64 << 10;
-constexpr absl::Duration kPause = absl::Milliseconds(50);  // between two attempts to connect
+constexpr absl::Duration kPause = absl::Milliseconds(50);       // between two attempts to connect
+constexpr absl::Duration kLongPause = absl::Milliseconds(250);  // if the controller has said to come again
 
 }  // namespace
 
@@ -57,14 +58,16 @@ void Link::Connect() {
 void Link::OnUnreachable(const absl::Status& reason) {
   const absl::Time now = environment_.clock->Now();
   refused_since_ = net::NobodyListens(reason) ? std::min(refused_since_, attempt_began_) : absl::InfiniteFuture();
-  const bool gone = session_ != 0 && now - refused_since_ >= kRefusedFor;
+  const bool gone =
+      session_ != 0 && now - refused_since_ >= std::max(kRefusedFor, restorable() ? controller_grace_ : kRefusedFor);
   const bool retry = session_ != 0 || options_.retry;
   if (retry && !gone && now - unreachable_since_ < patience()) {
-    return environment_.timers->After(kPause, environment_.strand, [weak = weak_from_this()] {
+    const absl::Duration pause = std::exchange(waits_for_hosts_, false) ? kLongPause : kPause;
+    return environment_.timers->After(pause, environment_.strand, [weak = weak_from_this()] {
       if (auto self = weak.lock(); self != nullptr && self->owner_ != nullptr) self->Connect();
     });
   }
-  if (gone) return End(Lost("no process listens there any more: it has ended"));
+  if (gone) return End(Lost(absl::StrCat("no process listens there any more: it has ended", WhyLost())));
   if (session_ != 0)
     return End(Lost(absl::StrCat(reason.message(), "; it could not be made again within ", absl::FormatDuration(patience()))));
   End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ", reason.message())));
@@ -92,6 +95,7 @@ void Link::OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connecti
   hello.set_token(options_.token.Now());
   hello.set_session(session_);
   hello.set_key(key_);
+  hello.set_epoch(epoch_);
   hello.set_received(stream_.received());
   hello.set_own_end(connection_->connection().own_end());
   connection_->connection().Send(frame.SerializeAsString());
@@ -111,7 +115,10 @@ void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Byte
   if (owner_ == nullptr || connection_ == nullptr || connection_->id() != link) return;
   if (frame.has_ended()) {
     const absl::Status end = session::StatusFrom(frame.ended());
-    if (away() && (absl::IsResourceExhausted(end) || absl::IsDeadlineExceeded(end))) return;  // of this connection, which closes
+    if (away() && (absl::IsResourceExhausted(end) || absl::IsDeadlineExceeded(end))) {  // of this connection, which closes
+      waits_for_hosts_ = absl::IsResourceExhausted(end);
+      return;
+    }
     return End(Explained(end));
   }
   if (absl::Status status = Take(frame, std::move(payloads), bytes); !status.ok()) {
@@ -127,8 +134,9 @@ absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, siz
     if (options_.say != nullptr) options_.say(frame.notice());
     return absl::OkStatus();
   }
+  if (frame.restore_wanted()) return Restore();
   if (!welcomed_) return absl::InvalidArgumentError("it sent events before its welcome");
-  PW_RETURN_IF_ERROR(stream_.Acknowledge(frame.ack()));
+  PW_RETURN_IF_ERROR(Keep([&](auto* taken) { return stream_.Acknowledge(frame.ack(), taken); }));
   if (stream_.has_unsent()) PostFlush();  // the window may have been full
   owner_->OnAcknowledged();
   if (frame.events().empty()) return absl::OkStatus();
@@ -141,17 +149,84 @@ absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, siz
   return absl::OkStatus();
 }
 
+// Acknowledges requests, and keeps those that may have to be carried out again.
+absl::Status Link::Keep(absl::FunctionRef<absl::Status(std::deque<net::ResumableStream::Message>*)> acknowledge) {
+  if (!restorable()) return acknowledge(nullptr);
+  const uint64_t first = stream_.acknowledged() + 1;
+  std::deque<net::ResumableStream::Message> taken;
+  PW_RETURN_IF_ERROR(acknowledge(&taken));
+  const bool complete = kept_.lost() == 0;
+  if (!taken.empty()) kept_.Keep(first, std::move(taken));
+  if (complete && kept_.lost() > 0 && options_.say != nullptr) {
+    options_.say(absl::StrCat("this program has requests of more than ", KeptRequests::kMostBytes >> 20,
+                              " MiB under way. Until they are done, the program would end with the Pathways controller at ",
+                              options_.controller, ", and lose its arrays, even if another controller took its place"));
+  }
+  return absl::OkStatus();
+}
+
+void Link::SetNotRestorable(const std::string& why) {
+  if (!not_restorable_.empty()) return;
+  not_restorable_ = why;
+  kept_ = KeptRequests();
+}
+
+std::string Link::WhyLost() const {
+  const std::string obstacle = not_restorable_.empty() && owner_ != nullptr ? owner_->Obstacle() : not_restorable_;
+  if (controller_grace_ <= absl::ZeroDuration() || epoch_ == 0) return "";
+  if (obstacle.empty()) return absl::StrCat(", and no other has come within ", absl::FormatDuration(controller_grace_));
+  return absl::StrCat("; another controller could not go on with this program, because ", obstacle);
+}
+
+absl::Status Link::Restore() {
+  if (session_ == 0 || welcomed_) return absl::InvalidArgumentError("it wants to restore a session that it has");
+  const std::string obstacle = not_restorable_.empty() ? owner_->Obstacle() : not_restorable_;
+  if (!obstacle.empty()) {
+    End(Lost(absl::StrCat(
+        "the controller has ended, and the one that has taken its place cannot go on with this program, because ", obstacle)));
+    return absl::OkStatus();
+  }
+  for (RestorePart& part : owner_->OnRestoreWanted())
+    connection_->connection().Send(part.frame.SerializeAsString(), std::move(part.payload), net::Lane::kUrgent);
+  return absl::OkStatus();
+}
+
+void Link::TakeLife(const SessionWelcome& welcome) {
+  key_ = welcome.key();
+  grace_ = absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9));
+  epoch_ = welcome.epoch();
+  controller_grace_ =
+      epoch_ == 0 ? absl::ZeroDuration() : absl::Seconds(std::clamp(welcome.controller_grace_seconds(), 0.0, 1e9));
+}
+
+// Another controller has the session's requests up to `received`, and counts its own events from 1.
+void Link::TakeWelcomeBack(const SessionWelcome& welcome) {
+  TakeLife(welcome);
+  told_ = 0;
+  untold_bytes_ = 0;
+  PW_LOG_INFO << "another controller at " << options_.controller << " goes on with this session, after "
+              << absl::FormatDuration(environment_.clock->Now() - unreachable_since_);
+  owner_->OnRestored();
+}
+
 absl::Status Link::TakeWelcome(const SessionWelcome& welcome) {
   if (welcomed_) return absl::InvalidArgumentError("it sent a second welcome");
   if (session_ != 0 && welcome.session() != session_) return absl::InvalidArgumentError("its welcome names another session");
-  PW_RETURN_IF_ERROR(stream_.Resume(welcome.received()));
+  const bool another = session_ != 0 && welcome.epoch() != epoch_;
+  if (another) {
+    PW_RETURN_IF_ERROR(stream_.CheckResume(welcome.received()));
+    PW_RETURN_IF_ERROR(Keep([&](auto* taken) { return stream_.Restart(welcome.received(), taken), absl::OkStatus(); }));
+  } else {
+    PW_RETURN_IF_ERROR(Keep([&](auto* taken) { return stream_.Resume(welcome.received(), taken); }));
+  }
   welcomed_ = true;
   refused_since_ = absl::InfiniteFuture();
   attempts_ = {};
   if (std::exchange(session_, welcome.session()) == 0) {
-    key_ = welcome.key();
-    grace_ = absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9));
+    TakeLife(welcome);
     owner_->OnWelcome(welcome);
+  } else if (another) {
+    TakeWelcomeBack(welcome);
   } else {
     PW_LOG_DEBUG << "the connection to the controller at " << options_.controller << " is back after "
                  << absl::FormatDuration(environment_.clock->Now() - unreachable_since_);
@@ -177,7 +252,8 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
         absl::StrCat("the process that listens there closed the connection", why, ": is it a controller?")));
   }
   if (!lost) return OnUnreachable(reason);
-  if (!breakable || grace_ <= absl::ZeroDuration()) return End(Lost(reason.message()));
+  const bool may_return = restorable() && owner_->Obstacle().empty();
+  if ((!breakable || grace_ <= absl::ZeroDuration()) && !may_return) return End(Lost(absl::StrCat(reason.message(), WhyLost())));
   OnLost(reason);
 }
 
@@ -196,7 +272,10 @@ void Link::SayLost(const absl::Status& reason) const {
   if (options_.say == nullptr) return;
   options_.say(absl::StrCat("the connection to the Pathways controller at ", options_.controller, " is lost (", reason.message(),
                             "). Calls wait until it is back; the controller keeps this program's arrays for ",
-                            absl::FormatDuration(grace_)));
+                            absl::FormatDuration(grace_),
+                            restorable() ? absl::StrCat(", and if it has ended, hosts keep them for another controller for ",
+                                                        absl::FormatDuration(controller_grace_))
+                                         : ""));
 }
 
 absl::Status Link::Lost(absl::string_view reason) const {

@@ -5,8 +5,13 @@
 // unacknowledged requests is full (kRequestWindowBytes).
 //
 // After a connection breaks, the link reconnects for as long as the controller keeps the session (SessionWelcome.grace_seconds).
-// The controller, and with it the session, counts as ended in two cases. The connection was a Unix socket; or for kRefusedFor the
+// The controller counts as ended in two cases. The connection was a Unix socket; or for kRefusedFor the
 // machine answers that no process listens there. Any other failure counts as the network's, also a stranger's certificate.
+//
+// Controllers that return. If the controller has ended, the link tries its address for as long as hosts keep the session's arrays
+// (SessionWelcome.controller_grace_seconds). Another controller may want to restore the session; the owner then tells what it has
+// (restore_parts.h). For this the link keeps the requests that are not settled (kept_requests.h). A session may have parts that
+// cannot be restored: SetNotRestorable. It ends with its controller.
 //
 // Invariants:
 //   LK-1  OnWelcome is called once, before any event, or OnEnded is called
@@ -14,18 +19,23 @@
 // Strand-confined; the transport calls on its own threads. Environment and owner must outlive the link.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pathways/base/threads/clock.h"
 #include "pathways/base/threads/strand.h"
 #include "pathways/base/threads/timer_queue.h"
+#include "pathways/client/kept_requests.h"
+#include "pathways/client/restore_parts.h"
 #include "pathways/identity/token_source.h"
 #include "pathways/net/resumable/attempts.h"
 #include "pathways/net/resumable/resumable_stream.h"
@@ -45,6 +55,12 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     virtual void OnEnded(const absl::Status& status) = 0;
     // The controller has acknowledged requests: kept_bytes() may have become less.
     virtual void OnAcknowledged() {}
+    // Another controller asks for all that the session has.
+    virtual std::vector<RestorePart> OnRestoreWanted() { return {}; }
+    // Another controller has restored the session.
+    virtual void OnRestored() {}
+    // Returns why the session cannot be restored now; empty: it can.
+    virtual std::string Obstacle() { return ""; }
   };
   struct Options {
     std::string controller;                       // its address
@@ -78,6 +94,12 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   uint64_t session() const { return session_; }
   bool away() const { return session_ != 0 && !welcomed_; }                   // the session has no connection
   size_t kept_bytes() const { return stream_.kept_bytes(); }                  // of requests that are not acknowledged
+  // The session has a part that no other controller can restore. The first one counts.
+  void SetNotRestorable(const std::string& why);
+  // Returns whether another controller may be able to restore the session.
+  bool restorable() const { return controller_grace_ > absl::ZeroDuration() && not_restorable_.empty(); }
+  KeptRequests& kept() { return kept_; }
+  const net::ResumableStream& stream() const { return stream_; }
   uint64_t frames_sent() const { return sent(&net::Counters::frames_sent); }  // on all connections so far
   uint64_t bytes_sent() const { return sent(&net::Counters::bytes_sent); }
   // Breaks the connection, as if the network had failed: for tests.
@@ -89,7 +111,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   Link(Options options, const Environment& environment, Owner* owner);
   void Connect();
   // Leaves time to hear the controller say that the client was away for too long: its clock decides, not ours.
-  absl::Duration patience() const { return session_ == 0 ? options_.patience : grace_ + kAnswerTime; }
+  absl::Duration patience() const {
+    return session_ == 0 ? options_.patience : std::max(grace_, restorable() ? controller_grace_ : absl::ZeroDuration()) + kAnswerTime;
+  }
   // Reconnects after the session's connection is lost.
   void OnLost(const absl::Status& reason);
   void SayLost(const absl::Status& reason) const;
@@ -105,6 +129,12 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
   void OnLinkClosed(session::LinkId link, const absl::Status& reason) override;
   absl::Status Take(::pathways::v1::ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes);
+  absl::Status Keep(absl::FunctionRef<absl::Status(std::deque<net::ResumableStream::Message>*)> acknowledge);
+  void TakeLife(const ::pathways::v1::SessionWelcome& welcome);
+  absl::Status Restore();
+  void TakeWelcomeBack(const ::pathways::v1::SessionWelcome& welcome);
+  // Returns why the session ends with its controller.
+  std::string WhyLost() const;
   absl::Status TakeWelcome(const ::pathways::v1::SessionWelcome& welcome);
   void PostFlush();
   void Flush();
@@ -120,6 +150,11 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   uint64_t session_ = 0;
   std::string key_;
   absl::Duration grace_;  // how long the controller keeps the session without a connection
+  uint64_t epoch_ = 0;    // of the controller
+  absl::Duration controller_grace_;  // how long hosts keep the session without a controller
+  std::string not_restorable_;       // why; empty: nothing prevents it
+  KeptRequests kept_;
+  bool waits_for_hosts_ = false;     // the next controller has said to come again
   std::unique_ptr<Connection> connection_;
   session::LinkId next_link_ = 1;
   absl::AnyInvocable<void() &&> closed_;  // of Close

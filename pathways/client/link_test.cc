@@ -49,6 +49,31 @@ class Controller {
     frame.mutable_welcome()->set_grace_seconds(absl::ToDoubleSeconds(grace));
     Say(frame);
   }
+  // Welcomes a session that another controller can restore. `epoch`: of this one.
+  void WelcomeRestorable(uint64_t epoch, uint64_t received = 0) {
+    ControllerFrame frame;
+    frame.mutable_welcome()->set_session(7);
+    frame.mutable_welcome()->set_key(absl::StrCat("a key of ", epoch));
+    frame.mutable_welcome()->set_received(received);
+    frame.mutable_welcome()->set_grace_seconds(10);
+    frame.mutable_welcome()->set_epoch(epoch);
+    frame.mutable_welcome()->set_controller_grace_seconds(60);
+    Say(frame);
+  }
+  // Tells that requests are carried out, and that some are settled.
+  void Acknowledge(uint64_t number, uint64_t event, std::vector<uint64_t> settled) {
+    ControllerFrame frame;
+    frame.set_ack(number);
+    frame.set_first(event);
+    auto& news = *frame.add_events()->mutable_settled();
+    news.mutable_ranges()->Add(settled.begin(), settled.end());
+    Say(frame);
+  }
+  void WantRestore() {
+    ControllerFrame frame;
+    frame.set_restore_wanted(true);
+    Say(frame);
+  }
   void Refuse(const absl::Status& status) {
     ControllerFrame frame;
     session::ToProto(status, frame.mutable_ended());
@@ -99,7 +124,26 @@ class LinkTest : public ::testing::Test, private Link::Owner {
   }
 
   void OnWelcome(const ::pathways::v1::SessionWelcome&) override { welcomed = true; }
-  void OnEvent(::pathways::v1::SessionEvent, Bytes) override {}
+  void OnEvent(::pathways::v1::SessionEvent event, Bytes) override {
+    const auto& ranges = event.settled().ranges();
+    link->kept().Settle({ranges.data(), static_cast<size_t>(ranges.size())});
+  }
+  std::vector<RestorePart> OnRestoreWanted() override {
+    return RestorePartsOf({}, {}, link->kept(), link->stream(), [](uint64_t) { return true; });
+  }
+  void OnRestored() override { ++restored; }
+  std::string Obstacle() override { return obstacle; }
+  void OpenRestorable() {
+    controller.WelcomeRestorable(5);
+    executor.RunUntilIdle();
+    ASSERT_TRUE(welcomed);
+    ::pathways::v1::SessionRequest request;
+    request.set_await_effects(true);
+    for (int i = 0; i < 6; ++i) link->Send(request);
+    executor.RunUntilIdle();
+    controller.Acknowledge(5, 1, {2, 3});  // it has not carried out the last one yet
+    executor.RunUntilIdle();
+  }
   void OnEnded(const absl::Status& status) override { ended = status; }
 
   ManualExecutor executor;
@@ -111,6 +155,8 @@ class LinkTest : public ::testing::Test, private Link::Owner {
   Controller controller{&transport};
   std::shared_ptr<Link> link;
   bool welcomed = false;
+  int restored = 0;
+  std::string obstacle;
   std::optional<absl::Status> ended;
   std::vector<std::string> said;
 };
@@ -204,6 +250,76 @@ TEST_F(LinkTest, ASessionThatTheControllerDoesNotKeepEndsWithItsConnection) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(ended->message(), HasSubstr("was lost"));
+}
+
+TEST_F(LinkTest, AnotherControllerGetsTheRequestsThatAreNotSettled) {
+  OpenRestorable();
+  Cut();
+  EXPECT_EQ(controller.hello().epoch(), 5u);
+  controller.Refuse(absl::ResourceExhaustedError("the hosts are not back yet"));
+  executor.RunUntilIdle();
+  timers.Advance(absl::Seconds(1));
+  executor.RunUntilIdle();
+  ASSERT_THAT(controller.peers, SizeIs(3));
+  EXPECT_EQ(controller.hello().key(), "a key of 5");
+  controller.WantRestore();
+  executor.RunUntilIdle();
+  ::pathways::v1::SessionRequest request;
+  request.set_await_effects(true);
+  EXPECT_EQ(link->Send(request), 7u);  // while the session is restored
+  ASSERT_THAT(controller.peers.back()->heard, SizeIs(2));
+  const ClientFrame& told = controller.peers.back()->heard.back();
+  EXPECT_THAT(told.restore().numbers(), ElementsAre(1, 4, 5, 6));
+  EXPECT_THAT(told.requests(), SizeIs(4));
+  EXPECT_EQ(told.restore().last_request(), 7u) << "and one more";
+  controller.WelcomeRestorable(6, 6);
+  executor.RunUntilIdle();
+  EXPECT_EQ(restored, 1);
+  ASSERT_THAT(controller.peers.back()->heard, SizeIs(3));
+  EXPECT_EQ(controller.peers.back()->heard.back().first(), 7u);
+  EXPECT_THAT(controller.peers.back()->heard.back().requests(), SizeIs(1));
+  controller.Acknowledge(7, 1, {1, 1, 4, 6});  // its events begin anew
+  executor.RunUntilIdle();
+  EXPECT_FALSE(ended.has_value());
+  EXPECT_EQ(link->kept().settled_up_to(), 6u);
+  Cut();
+  EXPECT_EQ(controller.hello().epoch(), 6u);
+  EXPECT_EQ(controller.hello().key(), "a key of 6");
+  EXPECT_EQ(controller.hello().received(), 1u);
+}
+
+TEST_F(LinkTest, ASessionThatCanBeRestoredWaitsForAnotherController) {
+  OpenRestorable();
+  controller.listener = nullptr;
+  Cut();
+  timers.Advance(absl::Seconds(55));
+  EXPECT_FALSE(ended.has_value());
+  timers.Advance(absl::Seconds(10));
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(ended->message(), HasSubstr("it has ended, and no other has come within 1m"));
+}
+
+TEST_F(LinkTest, ASessionThatCannotBeRestoredEndsWithItsControllerAndSaysWhy) {
+  OpenRestorable();
+  link->SetNotRestorable("it has virtual slices");
+  EXPECT_EQ(link->kept().size(), 0u);
+  controller.listener = nullptr;
+  Cut();
+  timers.Advance(Link::kRefusedFor + absl::Seconds(1));
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_THAT(ended->message(), HasSubstr("another controller could not go on with this program, because it has virtual slices"));
+}
+
+TEST_F(LinkTest, ASessionWithAnObstacleEndsWhenAnotherControllerWantsToRestoreIt) {
+  OpenRestorable();
+  Cut();
+  obstacle = "too much was under way";
+  controller.WantRestore();
+  executor.RunUntilIdle();
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(ended->message(), HasSubstr("cannot go on with this program, because too much was under way"));
 }
 
 TEST_F(LinkTest, AfterTheGraceTimeItGivesUp) {

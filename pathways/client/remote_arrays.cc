@@ -20,8 +20,9 @@ absl::Status RemoteSession::Rearrange(SessionRequest request, ::pathways::v1::Re
   body->mutable_results()->Add(results.begin(), results.end());
   body->mutable_arrays()->Add(arrays.begin(), arrays.end());
   body->set_semantics(session::ToProto(semantics));
-  link_->Send(std::move(request));
-  if (semantics == CopySemantics::kDonateInput) arrays_.Delete(arrays).IgnoreError();
+  const uint64_t number = link_->Send(std::move(request));
+  arrays_.SetRequest(results, number);
+  if (semantics == CopySemantics::kDonateInput) arrays_.Delete(arrays, number).IgnoreError();
   return ended_;
 }
 
@@ -37,12 +38,16 @@ absl::Status RemoteSession::MakeArray(Handle result, const ArraySpec& spec, std:
   auto& make = *request.mutable_make_array();
   make.set_result(result);
   session::ToProto(spec, make.mutable_spec());
+  if (spec.dtype == buffers::DType::kString) link_->SetNotRestorable("it has arrays of strings");
+  std::vector<Handle> in_frames;
   for (session::HostShard& source : sources) {
     source.by_lane = lanes_->buffers().Make(source.host_buffer, source.layout);
+    if (!source.by_lane) in_frames.push_back(source.host_buffer);
     session::ToProto(source, make.add_sources());
   }
-  link_->Send(std::move(request));
-  arrays_.Insert(result, Shared(spec));
+  const uint64_t number = link_->Send(std::move(request));
+  if (link_->restorable()) link_->kept().NoteMaker(number, std::move(in_frames));
+  arrays_.Insert(result, Shared(spec), number, NameOf(number, 0));
   return ended_;
 }
 
@@ -52,8 +57,8 @@ absl::Status RemoteSession::MakeErrorArray(Handle result, const ArraySpec& spec,
   make.set_result(result);
   session::ToProto(spec, make.mutable_spec());
   session::ToProto(error, make.mutable_error());
-  link_->Send(std::move(request));
-  arrays_.Insert(result, Shared(spec));
+  const uint64_t number = link_->Send(std::move(request));
+  arrays_.InsertError(result, Shared(spec), number, std::move(error));
   return ended_;
 }
 
@@ -140,6 +145,7 @@ void RemoteSession::SaveArrays(session::SaveRequest save, session::StatusCallbac
 
 void RemoteSession::LoadArrays(session::LoadRequest load, session::StatusCallback done) {
   SessionRequest request;
+  std::vector<Handle> results;
   auto& body = *request.mutable_load();
   body.set_location(std::move(load.location));
   for (auto& array : load.arrays) {
@@ -148,22 +154,22 @@ void RemoteSession::LoadArrays(session::LoadRequest load, session::StatusCallbac
     proto.set_result(array.result);
     session::ToProto(array.spec, proto.mutable_spec());
     arrays_.Insert(array.result, Shared(std::move(array.spec)));
+    results.push_back(array.result);
   }
-  AskStatus(std::move(request), std::move(done));
+  arrays_.SetRequest(results, Ask(std::move(request), ReadingStatus(std::move(done))));
 }
 
 absl::Status RemoteSession::Delete(Handles arrays) {
   SessionRequest request;
   request.mutable_delete_()->mutable_handles()->Add(arrays.begin(), arrays.end());
-  link_->Send(std::move(request));
-  return arrays_.Delete(arrays);
+  return arrays_.Delete(arrays, link_->Send(std::move(request)));
 }
 
 absl::Status RemoteSession::Destruct(Handles arrays) {
   SessionRequest request;
   request.mutable_destruct()->mutable_handles()->Add(arrays.begin(), arrays.end());
-  link_->Send(std::move(request));
-  return arrays_.Erase(arrays);
+  const uint64_t number = link_->Send(std::move(request));
+  return arrays_.Erase(arrays, link_->restorable() ? number : 0);
 }
 
 absl::StatusOr<ArraySpec> RemoteSession::Spec(Handle array) {

@@ -5,6 +5,7 @@
 #include "pathways/base/sha256.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/client/remote_session.h"
+#include "pathways/session/host_function.h"
 #include "pathways/session/program_store.h"
 #include "pathways/session/wire.h"
 
@@ -21,12 +22,14 @@ AnswerCallback ReadingBytes(ResultCallback<std::string> done) {
 
 }  // namespace
 
-void RemoteSession::OnCompiled(Handle handle, const Answer& answer, ResultCallback<ExecutableRef> done) {
+void RemoteSession::OnCompiled(SessionRequest request, Bytes program, const Answer& answer, ResultCallback<ExecutableRef> done) {
+  const Handle handle = request.compile().executable();
   absl::StatusOr<session::ExecutableInfo> info = session::ExecutableFrom(answer.compiled());
   if (!info.ok()) return std::move(done)(info.status());
   info->handle = handle;
   const auto shared = std::make_shared<const session::ExecutableInfo>(*std::move(info));
   executables_[handle] = shared;
+  if (link_->restorable()) compiled_.Add(handle, answer.request(), std::move(request), std::move(program));
   std::move(done)(shared);
 }
 
@@ -41,24 +44,26 @@ void RemoteSession::CompileByHash(SessionRequest request, Bytes program, ResultC
     if (!answer.ok() || alive.expired())
       return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
     if (answer->program_wanted()) return Compile(std::move(request), std::move(program), std::move(done));
-    OnCompiled(request.compile().executable(), *answer, std::move(done));
+    OnCompiled(std::move(request), std::move(program), *answer, std::move(done));
   });
 }
 
 void RemoteSession::Compile(SessionRequest request, Bytes program, ResultCallback<ExecutableRef> done) {
-  const Handle handle = request.compile().executable();
-  Ask(std::move(request),
-      [this, alive = std::weak_ptr<bool>(alive_), handle, done = std::move(done)](absl::StatusOr<Answer> answer, Bytes) mutable {
+  SessionRequest sent = request;
+  Ask(std::move(sent),
+      [this, alive = std::weak_ptr<bool>(alive_), request = std::move(request), program, done = std::move(done)](
+          absl::StatusOr<Answer> answer, Bytes) mutable {
         if (!answer.ok() || alive.expired())
           return std::move(done)(answer.ok() ? absl::CancelledError("the session has ended") : answer.status());
-        OnCompiled(handle, *answer, std::move(done));
+        OnCompiled(std::move(request), std::move(program), *answer, std::move(done));
       },
-      {std::move(program)});
+      {program});
 }
 
 void RemoteSession::Compile(session::CompileRequest compile, ResultCallback<ExecutableRef> done) {
   SessionRequest request;
   auto& proto = *request.mutable_compile();
+  if (compile.format == session::kHostFunctionFormat) link_->SetNotRestorable("it has run Python functions on hosts");
   proto.set_format(compile.format);
   proto.set_options(compile.options);
   proto.set_num_replicas(compile.num_replicas);
@@ -70,7 +75,7 @@ void RemoteSession::Compile(session::CompileRequest compile, ResultCallback<Exec
 
 void RemoteSession::CompileProgram(Bytes program, ResultCallback<ExecutableRef> done) {
   SessionRequest request;
-  request.mutable_compile()->set_format("pathways.v1.Program");
+  request.mutable_compile()->set_format(session::kManyNodesFormat);
   CompileByHash(std::move(request), std::move(program), std::move(done));
 }
 
@@ -101,15 +106,16 @@ absl::StatusOr<session::ExecuteReply> RemoteSession::Execute(const session::Exec
   proto.mutable_non_donatable()->Add(execute.non_donatable.begin(), execute.non_donatable.end());
   session::ToProto(execute.devices, proto.mutable_devices());
   proto.set_stream(execute.stream);
-  link_->Send(std::move(request));
+  const uint64_t number = link_->Send(std::move(request));
   reply.specs = std::shared_ptr<const std::vector<buffers::ArraySpec>>(info, &info->output_specs);
   for (size_t i = 0; i < reply.results.size(); ++i)
-    arrays_.Insert(reply.results[i], i < info->output_specs.size() ? ArrayTable::SpecPtr(info, &info->output_specs[i]) : nullptr);
+    arrays_.Insert(reply.results[i], i < info->output_specs.size() ? ArrayTable::SpecPtr(info, &info->output_specs[i]) : nullptr,
+                   number, compiled_.HasManyNodes(execute.executable) ? 0 : NameOf(number, i));
   for (int32_t donated : info->donated_inputs) {
     const bool kept =
         std::find(execute.non_donatable.begin(), execute.non_donatable.end(), donated) != execute.non_donatable.end();
     if (!kept && donated >= 0 && donated < static_cast<int32_t>(execute.args.size()))
-      arrays_.Delete({execute.args[donated]}).IgnoreError();
+      arrays_.Delete({execute.args[donated]}, number).IgnoreError();
   }
   if (!ended_.ok()) return ended_;
   return reply;
@@ -133,6 +139,7 @@ void RemoteSession::AwaitEffects(session::StatusCallback done) {
 
 void RemoteSession::AskPublished(const session::PublishedQuestion& question, ResultCallback<std::string> done) {
   SessionRequest request;
+  link_->SetNotRestorable("it has used published arrays");
   session::ToProto(question, request.mutable_published());
   Ask(std::move(request), ReadingBytes(std::move(done)));
 }
@@ -163,7 +170,7 @@ absl::Status RemoteSession::DestructExecutable(Handle executable) {
   if (executables_.erase(executable) == 0) return Info(executable).status();
   SessionRequest request;
   request.set_drop_executable(executable);
-  link_->Send(std::move(request));
+  compiled_.Drop(executable, link_->Send(std::move(request)));
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "pathways/base/request_name.h"
 #include "pathways/session/wire.h"
 
 namespace pw::client {
@@ -42,12 +43,14 @@ Lanes::Owner RemoteSession::OwnerOfLanes() {
     if (alive.expired() || !ended_.ok()) return;
     SessionRequest request;
     request.mutable_host_buffer()->set_buffer(buffer);
+    uint64_t number = 0;
     if (data.ok()) {
-      link_->Send(std::move(request), {*std::move(data)});
+      number = link_->Send(std::move(request), {*std::move(data)});
     } else {
       session::ToProto(data.status(), request.mutable_host_buffer()->mutable_error());
-      link_->Send(std::move(request));
+      number = link_->Send(std::move(request));
     }
+    if (link_->restorable()) link_->kept().NoteCarrier(number, buffer);
   };
   owner.away = [this, alive = std::weak_ptr<bool>(alive_)] { return !alive.expired() && ended_.ok() && link_->away(); };
   owner.on_lost = [this, alive = std::weak_ptr<bool>(alive_)](HostId host, const absl::Status& status) {
@@ -89,6 +92,7 @@ void RemoteSession::OnWelcome(const ::pathways::v1::SessionWelcome& welcome) {
 }
 
 void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
+  if (event.has_settled()) return OnSettled(event.settled());
   if (event.has_host_call()) return node_calls_.OnCall(event.host_call());
   if (event.has_lane()) return lanes_->OnLane(welcome_.id.v, event.lane());
   if (event.has_lane_closed()) return lanes_->OnLaneClosed(event.lane_closed());
@@ -108,6 +112,36 @@ void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
   else
     std::move(done)(status, Bytes());
 }
+
+uint64_t RemoteSession::NameOf(uint64_t request, uint64_t result) const {
+  if (request == 0) return 0;
+  return RequestName{welcome_.id, request, result, false}.Number().value_or(0);
+}
+
+void RemoteSession::OnSettled(const ::pathways::v1::SettledRequests& settled) {
+  if (!link_->restorable()) {  // nothing is kept for another controller
+    arrays_.OnSettled(UINT64_MAX);
+    return compiled_.OnSettled(UINT64_MAX);
+  }
+  KeptRequests& kept = link_->kept();
+  for (int i = 0; i + 1 < settled.names_size(); i += 2) arrays_.SetName(settled.names(i), settled.names(i + 1));
+  kept.Settle({settled.ranges().data(), static_cast<size_t>(settled.ranges_size())});
+  arrays_.OnSettled(kept.settled_up_to());
+  compiled_.OnSettled(kept.settled_up_to());
+}
+
+std::string RemoteSession::Obstacle() {
+  if (link_->kept().lost() > 0) return "requests with too many bytes were under way to be kept here";
+  if (compiled_.lost() > 0) return "it has compiled programs of too many bytes to be kept here";
+  return "";
+}
+
+std::vector<RestorePart> RemoteSession::OnRestoreWanted() {
+  return RestorePartsOf(arrays_, compiled_, link_->kept(), link_->stream(),
+                        [this](uint64_t number) { return asked_.contains(number); });
+}
+
+void RemoteSession::OnRestored() { lanes_->Restart(); }
 
 void RemoteSession::OnEnded(const absl::Status& status) {
   if (!ended_.ok()) return;
@@ -137,6 +171,7 @@ uint64_t RemoteSession::Ask(SessionRequest request, AnswerCallback done, std::ve
     Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status, Bytes()); });
     return 0;
   }
+  if (request.has_add_slice()) link_->SetNotRestorable("it has virtual slices");
   const uint64_t number = link_->Send(std::move(request), std::move(payload));
   asked_.emplace(number, std::move(done));
   return number;

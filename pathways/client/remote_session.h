@@ -6,6 +6,8 @@
 //
 // A session with kMostKeptBytes of unacknowledged requests is suspended: its front end then holds its client back.
 //
+// If the controller ends and another one takes its place, the session may go on with that one (link.h).
+//
 // Files: remote_session.cc (lifetime, events, host buffers), remote_arrays.cc, remote_programs.cc.
 // Strand-confined, except where Session says otherwise.
 #pragma once
@@ -21,6 +23,7 @@
 #include "absl/functional/any_invocable.h"
 #include "pathways/client/answers.h"
 #include "pathways/client/array_table.h"
+#include "pathways/client/compiled_programs.h"
 #include "pathways/client/fetched_buffers.h"
 #include "pathways/client/lanes.h"
 #include "pathways/client/link.h"
@@ -119,6 +122,13 @@ class RemoteSession final : public session::Session, private Link::Owner {
   void OnEvent(::pathways::v1::SessionEvent event, Bytes payload) override;
   void OnEnded(const absl::Status& status) override;
   void OnAcknowledged() override;
+  std::vector<RestorePart> OnRestoreWanted() override;
+  void OnRestored() override;
+  std::string Obstacle() override;
+
+  void OnSettled(const ::pathways::v1::SettledRequests& settled);
+  // Returns the name that hosts know the result of a request by; 0: it has none.
+  uint64_t NameOf(uint64_t request, uint64_t result) const;
 
   Lanes::Owner OwnerOfLanes();
   NodeCalls::Owner OwnerOfNodeCalls();
@@ -139,7 +149,8 @@ class RemoteSession final : public session::Session, private Link::Owner {
   // Sends the program's hash, and the program if the controller does not have it or it is small.
   void CompileByHash(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
   void Compile(::pathways::v1::SessionRequest request, Bytes program, session::ResultCallback<ExecutableRef> done);
-  void OnCompiled(Handle handle, const ::pathways::v1::Answer& answer, session::ResultCallback<ExecutableRef> done);
+  void OnCompiled(::pathways::v1::SessionRequest request, Bytes program, const ::pathways::v1::Answer& answer,
+                  session::ResultCallback<ExecutableRef> done);
 
   const Link::Environment environment_;
   session::StatusCallback opened_;
@@ -148,6 +159,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   Handle next_handle_;
   ArrayTable arrays_;
   absl::flat_hash_map<Handle, ExecutableRef> executables_;
+  CompiledPrograms compiled_;
   FetchedBuffers fetched_;
   int64_t array_bytes_ = 0;
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;

@@ -49,6 +49,7 @@ struct ClusterOptions {
   // no other controller replaces this one.
   uint64_t epoch = 0;
   std::function<uint64_t()> last_epoch;  // that of the cluster's last controller, as the cluster's folder says; null: it has none
+  bool restores_sessions = false;   // of the controller before: hosts keep their arrays until they come back (session/restoration.h)
   absl::Duration controller_grace;  // how long hosts keep what they hold without a controller, and wait for the next one; 0: not at all
   std::function<void(const std::string& why)> on_replaced;  // called once, on the strand: another controller has replaced this one
   // Returns a function that tells, at each call, whether this process of the machine has waited for a processor since the last call

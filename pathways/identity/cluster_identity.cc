@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/log.h"
 #include "pathways/base/secret.h"
+#include "pathways/base/sha256.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/identity/token_file.h"
 
@@ -148,6 +149,16 @@ absl::StatusOr<std::string> ClusterIdentity::CertifyWorker(const std::string& pu
                                                            const std::string& host_name) const {
   const absl::Time now = clock_->Now();
   return net::Certify(authority_, public_key_der, net::Part::kWorker, host_name, now, now + kWorkerLife);
+}
+
+// HMAC-SHA256 of the session, under a key that only holders of the authority's key can make.
+std::string ClusterIdentity::SessionKey(uint64_t epoch, uint64_t session, const std::string& user) const {
+  std::string inner = Sha256(absl::StrCat("keys of sessions\n", authority_.key_pem));
+  inner.resize(64, 0);
+  std::string outer = inner;
+  for (char& c : inner) c = static_cast<char>(c ^ 0x36);
+  for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
+  return Sha256(outer + Sha256(absl::StrCat(inner, epoch, " ", session, " ", user)));
 }
 
 absl::StatusOr<std::string> ClusterIdentity::CreateToken(const TokenRequest& request) {

@@ -63,6 +63,10 @@ class ClusterIdentity {
   // Certifies a host's public key, and returns the chain that the host shows to its peers.
   absl::StatusOr<std::string> CertifyWorker(const std::string& public_key_der, const std::string& host_name) const;
 
+  // Returns the key of a session (session.proto, SessionHello) that the controller with this epoch has opened for this user. Every controller with this
+  // folder derives the same one; nobody else can.
+  std::string SessionKey(uint64_t epoch, uint64_t session, const std::string& user) const;
+
   absl::StatusOr<std::string> CreateToken(const TokenRequest& request);
   std::vector<TokenInfo> ListTokens() const { return tokens_.List(clock_->Now()); }
   absl::Status RevokeToken(const std::string& id);

@@ -15,6 +15,9 @@ namespace pw::session {
 using Handle = uint64_t;                                         // the number of an array, an executable or a run (session.h)
 inline constexpr Handle kFirstServerHandle = uint64_t{1} << 62;  // the session chooses handles from here on, the client others
 
+// CompileProgram.format of a program of many nodes.
+inline constexpr char kManyNodesFormat[] = "pathways.v1.Program";
+
 // The longest wait of one question, for a slice or for published arrays; then the client asks again.
 inline constexpr double kLongestWaitSeconds = 60;
 

@@ -18,6 +18,7 @@ struct NewSession {           // parameters of OpenSession
   std::string user = {};      // the owner; empty: a process of the controller's user, or unknown
   bool is_operator = false;   // its files are those of the hosts' own user
   bool ends_on_hang = false;  // when one of its computations hangs
+  uint64_t restored = 0;      // not 0: the number of a session of the controller before, which goes on (restoration.h)
   // Of a user with a quota: `client` expires when the client no longer waits for the session. `tell` takes a line for the user: why the
   // session waits, or what it does not get.
   std::optional<std::weak_ptr<void>> client = {};  // none: it waits for ever

@@ -1,7 +1,8 @@
-// Reports of a cluster about virtual slices, suspended clients, drained hosts and traces. Plain data.
+// Reports of a cluster about runs, virtual slices, suspended clients, drained hosts and traces. Plain data.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,14 @@
 #include "pathways/resource/placement.h"
 
 namespace pw::session {
+
+struct RunResult {
+  std::map<std::string, double> device_microseconds;  // by platform name
+};
+
+struct CostAnalysis {
+  std::map<std::string, double> numbers;
+};
 
 // The state of a client's virtual slice at one moment.
 struct SliceState {

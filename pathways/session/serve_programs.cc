@@ -14,8 +14,6 @@ namespace {
 
 using Info = std::shared_ptr<const ExecutableInfo>;
 
-constexpr char kManyNodes[] = "pathways.v1.Program";
-
 }  // namespace
 
 absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
@@ -35,7 +33,7 @@ absl::Status ServedSession::CarryOutOnPrograms(Request& request) {
       Compile(number, message.compile(), std::move(request.payload));
       break;
     case SessionRequest::kExecute:
-      Execute(message.execute());
+      Execute(number, message.execute());
       break;
     case SessionRequest::kFetchRun:
       FetchRun(number, message.fetch_run());
@@ -80,8 +78,8 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
   if (handle == 0 || executables_.contains(handle))
     return Answer(number, absl::AlreadyExistsError(absl::StrCat("executable handle ", handle, " is in use, or names nothing")),
                   nullptr);
-  absl::StatusOr<std::string> options = client_.own_user ? request.options() : program::OptionsOfStranger(request.options());
-  if (!options.ok()) return Answer(number, options.status(), nullptr);
+  absl::StatusOr<CompileRequest> compile = CompileRequestFrom(request, Bytes());
+  if (!compile.ok()) return Answer(number, compile.status(), nullptr);
   if (!request.program_sha256().empty()) {
     program = programs_->Find(request.program_sha256());
     if (program.empty()) return Answer(number, absl::OkStatus(), [](auto& answer, Bytes&) { answer.set_program_wanted(true); });
@@ -107,19 +105,33 @@ void ServedSession::Compile(uint64_t number, const ::pathways::v1::CompileProgra
         number, absl::OkStatus(), [&](::pathways::v1::Answer& answer, Bytes&) { ToProto(**info, answer.mutable_compiled()); },
         std::move(hold));
   };
-  if (request.format() == kManyNodes) return session_->CompileProgram(std::move(program), std::move(done));
+  if (request.format() == kManyNodesFormat) {
+    many_nodes_.insert(handle);
+    return session_->CompileProgram(std::move(program), std::move(done));
+  }
+  compile->program = std::move(program);
+  session_->Compile(*std::move(compile), std::move(done));
+}
+
+absl::StatusOr<CompileRequest> ServedSession::CompileRequestFrom(const ::pathways::v1::CompileProgram& request,
+                                                                 Bytes program) const {
   CompileRequest compile;
+  if (client_.own_user) {
+    compile.options = request.options();
+  } else {
+    PW_ASSIGN_OR_RETURN(compile.options, program::OptionsOfStranger(request.options()));
+  }
   compile.format = request.format();
   compile.program = std::move(program);
-  compile.options = *std::move(options);
   compile.translated = request.translated();
   compile.num_replicas = request.num_replicas();
   compile.num_partitions = request.num_partitions();
   compile.devices = DevicesFrom(request.devices());
-  session_->Compile(std::move(compile), std::move(done));
+  return compile;
 }
 
-void ServedSession::Execute(const ::pathways::v1::ExecuteProgram& request) {
+void ServedSession::Execute(uint64_t number, const ::pathways::v1::ExecuteProgram& request) {
+  if (request.status() != 0 && client_.restorable) runs_.try_emplace(request.status(), session_->HoldRequest(number));
   ExecuteRequest execute;
   execute.executable = ExecutableOf(request.executable());
   execute.args.assign(request.args().begin(), request.args().end());
@@ -161,10 +173,17 @@ absl::Status ServedSession::FetchByLane(uint64_t number, const ::pathways::v1::F
 }
 
 void ServedSession::FetchRun(uint64_t number, Handle status) {
-  session_->FetchExecuteResult(status, AnswerResult<RunResult>(number, [](RunResult run, auto& answer, Bytes&) {
-                                 answer.mutable_run()->mutable_device_microseconds()->insert(run.device_microseconds.begin(),
-                                                                                             run.device_microseconds.end());
-                               }));
+  auto answer = AnswerResult<RunResult>(number, [](RunResult run, auto& answer, Bytes&) {
+    answer.mutable_run()->mutable_device_microseconds()->insert(run.device_microseconds.begin(), run.device_microseconds.end());
+  });
+  auto run = runs_.extract(status);
+  if (run.empty()) return session_->FetchExecuteResult(status, std::move(answer));
+  // Another controller could not answer if the run's request were settled before its result is known.
+  session_->FetchExecuteResult(status, [weak = weak_from_this(), hold = std::move(run.mapped()),
+                                        answer = std::move(answer)](absl::StatusOr<RunResult> result) mutable {
+    std::move(answer)(std::move(result));
+    if (auto self = weak.lock()) self->KeepUntilAcknowledged(std::move(hold));
+  });
 }
 
 void ServedSession::AnalyzeCost(uint64_t number, Handle executable) {
@@ -183,6 +202,7 @@ void ServedSession::DropExecutable(Handle executable) {
   const Handle known = ExecutableOf(executable);
   if (known != 0) session_->DestructExecutable(known).IgnoreError();
   executables_.erase(executable);
+  many_nodes_.erase(executable);
 }
 
 }  // namespace pw::session

@@ -13,15 +13,16 @@ namespace {
 using ::pathways::v1::SessionEvent;
 using ::pathways::v1::SessionRequest;
 
+// The client is told when so many requests are settled.
+constexpr size_t kUntoldSettled = 64;
+
 }  // namespace
 
 ServedSession::ServedSession(Cluster* cluster, ProgramStore* programs, std::shared_ptr<Session> session, Client client,
                              Owner owner)
-    : cluster_(cluster),
-      programs_(programs),
-      client_(std::move(client)),
-      owner_(std::move(owner)),
-      session_(std::move(session)) {}
+    : cluster_(cluster), programs_(programs), client_(std::move(client)), owner_(std::move(owner)), session_(std::move(session)) {
+  if (client_.restorable && session_->restoration() != nullptr) session_->restoration()->AwaitClient();
+}
 
 ServedSession::~ServedSession() {
   for (auto& [call, done] : std::exchange(calls_, {}))
@@ -84,11 +85,89 @@ void ServedSession::Break(const Request& request, const absl::Status& status) {
   owner_.on_broken(absl::Status(status.code(), absl::StrCat("request ", request.number, ": ", status.message())));
 }
 
+void ServedSession::TellSettled() {
+  Restoration* const restoration = client_.restorable ? session_->restoration() : nullptr;
+  if (restoration == nullptr) return;
+  for (auto made = to_name_.begin(); made != to_name_.end(); ++made) {
+    if (made->second.hold == nullptr) continue;
+    if (restoration->done_up_to() + 1 < made->first) break;
+    made->second.hold = nullptr;
+  }
+  if (restoration->untold() < kUntoldSettled) return;
+  SettledNews news = restoration->TakeSettled();
+  SessionEvent event;
+  auto& settled = *event.mutable_settled();
+  settled.mutable_ranges()->Add(news.ranges.begin(), news.ranges.end());
+  for (size_t i = 0; i + 1 < news.ranges.size(); i += 2) {
+    const auto first = to_name_.lower_bound(news.ranges[i]), end = to_name_.upper_bound(news.ranges[i + 1]);
+    for (auto made = first; made != end; ++made) {
+      for (const auto& [array, name] : made->second.names) {
+        settled.add_names(array);
+        settled.add_names(name);
+      }
+    }
+    to_name_.erase(first, end);
+  }
+  Tell(std::move(event));
+  KeepUntilAcknowledged(std::move(news.known));
+}
+
+void ServedSession::KeepUntilAcknowledged(std::shared_ptr<void> hold) {
+  unacknowledged_.emplace_back(stream_.last_appended(), std::move(hold));
+}
+
 absl::Status ServedSession::CarryOut(Request& request) {
   session_->BeginRequest(request.number);
   const absl::Status status = CarryOutNow(request);
+  if (client_.restorable) NoteResults(request);
   session_->EndRequest();
   return status;
+}
+
+void ServedSession::NoteResults(uint64_t number, const std::vector<Handle>& results) {
+  ToName& made = to_name_[number];
+  made.hold = session_->HoldRequest(number);
+  for (Handle result : results) {
+    const std::optional<uint64_t> name =
+        session_->restoration() == nullptr ? std::nullopt : session_->restoration()->NameOf(result);
+    if (name.has_value()) made.names.emplace_back(result, *name);
+  }
+}
+
+void ServedSession::NoteResults(const Request& request) {
+  using Kind = SessionRequest::KindCase;
+  const SessionRequest& message = request.message;
+  const auto note = [&](const ::pathways::v1::Rearrange& made) {
+    NoteResults(request.number, {made.results().begin(), made.results().end()});
+  };
+  switch (message.kind_case()) {
+    case Kind::kAssemble:
+      return note(message.assemble());
+    case Kind::kDisassemble:
+      return note(message.disassemble());
+    case Kind::kReplicatedShard:
+      return note(message.replicated_shard());
+    case Kind::kCopy:
+      return note(message.copy());
+    case Kind::kReshard:
+      return note(message.reshard());
+    case Kind::kRemap:
+      return note(message.remap());
+    case Kind::kBitcast:
+      return note(message.bitcast());
+    case Kind::kExecute: {
+      const auto& results = message.execute().results();
+      if (many_nodes_.contains(message.execute().executable())) NoteResults(request.number, {results.begin(), results.end()});
+      return;
+    }
+    case Kind::kLoad: {
+      std::vector<Handle> results;
+      for (const auto& array : message.load().arrays()) results.push_back(array.result());
+      return NoteResults(request.number, results);
+    }
+    default:
+      return;
+  }
 }
 
 absl::Status ServedSession::CarryOutNow(Request& request) {
@@ -124,7 +203,7 @@ void ServedSession::Answer(uint64_t number, const absl::Status& status, Fill fil
   }
   Tell(std::move(event), payload.empty() ? std::vector<Bytes>() : std::vector<Bytes>{std::move(payload)});
   if (hold == nullptr) hold = session_->HoldRequest(number);
-  if (hold != nullptr) unacknowledged_.emplace_back(stream_.last_appended(), std::move(hold));
+  if (hold != nullptr) KeepUntilAcknowledged(std::move(hold));
 }
 
 StatusCallback ServedSession::AnswerStatus(uint64_t number) {

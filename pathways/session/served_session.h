@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "pathways/base/memory/bytes.h"
@@ -54,7 +55,8 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
     identity::Caller caller;
     // The client has the rights of this process's user, also on the hosts. Others must name no files of hosts in compile options.
     bool own_user = false;
-    bool observer = false;  // an operator's tool, whose session has no arrays and computes nothing
+    bool observer = false;    // an operator's tool, whose session has no arrays and computes nothing
+    bool restorable = false;  // the session can go on with another controller: the client is told which requests are settled
   };
 
   // `programs` must outlive it.
@@ -72,6 +74,16 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   // requests before the batch are missing.
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
                     std::vector<Bytes> payloads);
+
+  // Tells the client which requests are settled, if there are enough. Call it before events or acknowledgements are sent.
+  void TellSettled();
+  // Makes the session of the controller before: all parts of it. `done` runs once, later. REQUIRES: nothing was called before.
+  struct RestorePart {
+    ::pathways::v1::Restore restore;
+    google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests;
+    std::vector<Bytes> payloads;
+  };
+  void Restore(std::vector<RestorePart> parts, StatusCallback done);
 
   // LaneListener
   void OnLane(const LaneOffer& lane) override;
@@ -109,6 +121,19 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   template <class T, class F>
   ResultCallback<T> AnswerResult(uint64_t number, F fill);
 
+  // Notes the results whose names the client has to be told.
+  void NoteResults(const Request& request);
+  void NoteResults(uint64_t number, const std::vector<Handle>& results);
+  // Keeps the hold until the client has acknowledged the events so far.
+  void KeepUntilAcknowledged(std::shared_ptr<void> hold);
+
+  // -- serve_restore.cc
+  struct Restoring;
+  absl::Status RestoreArrays(const ::pathways::v1::Restore& part);
+  absl::Status RestorePrograms(const std::shared_ptr<Restoring>& restoring, RestorePart& part);
+  void FinishRestore(const std::shared_ptr<Restoring>& restoring);
+  absl::Status CarryOutUnsettled(Restoring& restoring);
+
   // -- serve_arrays.cc
   absl::Status CarryOutOnArrays(Request& request);
   absl::Status MakeArray(const ::pathways::v1::MakeArray& request);
@@ -130,7 +155,8 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void Fetch(uint64_t number, const ::pathways::v1::FetchArray& request);
   absl::Status FetchByLane(uint64_t number, const ::pathways::v1::FetchArray& request);
   void Compile(uint64_t number, const ::pathways::v1::CompileProgram& request, Bytes program);
-  void Execute(const ::pathways::v1::ExecuteProgram& request);
+  absl::StatusOr<CompileRequest> CompileRequestFrom(const ::pathways::v1::CompileProgram& request, Bytes program) const;
+  void Execute(uint64_t number, const ::pathways::v1::ExecuteProgram& request);
   void FetchRun(uint64_t number, Handle status);
   void AnalyzeCost(uint64_t number, Handle executable);
   // Answers with bytes.
@@ -167,8 +193,17 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   std::deque<Request> held_;                         // requests that wait (SV-4)
   size_t held_bytes_ = 0;                            // the sizes of their payloads and messages
   absl::flat_hash_map<Handle, Handle> executables_;  // from the client's handle to the session's
+  absl::flat_hash_set<Handle> many_nodes_;           // those of them that are programs of many nodes
   Handle next_fetch_ = kFirstServerHandle;           // for host buffers of fetches
   uint64_t next_call_ = 1;
+  absl::flat_hash_map<Handle, std::shared_ptr<void>> runs_;  // holds of the requests that began them, by status handle
+  // Results of requests of which the client does not know that they are settled, and whose names it cannot tell.
+  struct ToName {
+    std::vector<std::pair<Handle, uint64_t>> names;
+    // Until all requests before are done: a result may be the array of one of them, which then makes it when it is carried out again.
+    std::shared_ptr<void> hold;
+  };
+  std::map<uint64_t, ToName> to_name_;
   // Holds of the requests whose answers the client has not acknowledged, by the events of the answers.
   std::deque<std::pair<uint64_t, std::shared_ptr<void>>> unacknowledged_;
   std::map<uint64_t, ResultCallback<std::vector<LaneResult>>> calls_;  // calls of nodes that await the client's reply

@@ -97,6 +97,10 @@ void SessionService::Stop(const absl::Status& status) {
 void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> payloads, size_t bytes) {
   if (!links_.contains(link)) return;
   auto known = session_of_.find(link);
+  if (restoring_.contains(link)) {
+    if (const absl::Status status = TakeRestore(link, frame, std::move(payloads), bytes); !status.ok()) Refuse(link, status);
+    return;
+  }
   if (known == session_of_.end()) {
     if (frame.has_hello() && !opening_.contains(link)) return OnHello(link, frame.hello());
     return Refuse(link, absl::InvalidArgumentError("a connection must begin with a hello, and go on when that is answered"));
@@ -104,6 +108,7 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
   const uint64_t session = known->second;
   Entry& entry = sessions_.at(session);
   if (entry.link != link) return;  // another connection has replaced this one
+  if (entry.restoring) return End(session, absl::InvalidArgumentError("requests came before the welcome"));
   if (const absl::Status status = OnBatch(entry, frame, std::move(payloads)); !status.ok()) return End(session, status);
   if (frame.goodbye()) return End(session, absl::OkStatus());
   // A request may have ended the session.
@@ -259,47 +264,73 @@ ServedSession::Owner SessionService::OwnerOf(uint64_t id) {
 void SessionService::OnOpened(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
                               const SessionHello& hello) {
   const uint64_t id = session->id().v;
-  Entry& entry = sessions_[id];
-  entry.key = options_.make_key();
-  entry.caller = caller;
-  entry.observer = hello.observer();
-  entry.ends_on_hang = hello.ends_on_hang();
-  entry.link = link;
-  entry.client_end = hello.own_end();
-  session_of_[link] = id;
   const net::Connection& connection = links_.at(link)->connection();
-  const bool own_user = connection.proof() == net::PeerProof::kOwn;
-  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session),
-                                                 ServedSession::Client{caller, own_user, entry.observer}, OwnerOf(id));
-  if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
+  Entry& entry = AddEntry(link, caller, std::move(session), hello, connection.proof() == net::PeerProof::kOwn);
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(id);
   welcome.set_key(entry.key);
   if (!entry.observer) {  // an observer computes nothing
-    if (connection.breakable()) welcome.set_grace_seconds(absl::ToDoubleSeconds(options_.grace));
+    DescribeLife(connection, entry, &welcome);
     ToProto(*environment_.cluster->info(), welcome.mutable_cluster());
     ToProto(*environment_.cluster->Spares(SessionId(id)), welcome.mutable_spares());
   }
   links_.at(link)->connection().Send(SerializedFrame(frame));
 }
 
+SessionService::Entry& SessionService::AddEntry(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
+                                                const SessionHello& hello, bool own_user) {
+  const uint64_t id = session->id().v;
+  Entry& entry = sessions_[id];
+  entry.key = restores() ? options_.session_key(options_.epoch, id, caller.user) : options_.make_key();
+  entry.caller = caller;
+  entry.observer = hello.observer();
+  entry.ends_on_hang = hello.ends_on_hang();
+  entry.client_end = hello.own_end();
+  if (links_.contains(link)) {
+    entry.link = link;
+    session_of_[link] = id;
+  }
+  const ServedSession::Client client{caller, own_user, entry.observer, restores() && !entry.observer};
+  entry.served = std::make_shared<ServedSession>(environment_.cluster, &programs_, std::move(session), client, OwnerOf(id));
+  if (LaneRoutes* lanes = entry.served->lane_routes()) lanes->SetListener(entry.served);
+  return entry;
+}
+
+// Tells the client how long the session is kept.
+void SessionService::DescribeLife(const net::Connection& connection, const Entry& entry,
+                                  ::pathways::v1::SessionWelcome* welcome) const {
+  if (connection.breakable()) welcome->set_grace_seconds(absl::ToDoubleSeconds(options_.grace));
+  if (!restores() || entry.observer) return;
+  welcome->set_epoch(options_.epoch);
+  welcome->set_controller_grace_seconds(absl::ToDoubleSeconds(options_.controller_grace));
+}
+
 absl::Status SessionService::Resume(LinkId link, const identity::Caller& caller, const SessionHello& hello) {
   auto it = sessions_.find(hello.session());
   // An unknown session and a wrong key get the same answer, which does not reveal the sessions that exist.
-  if (it == sessions_.end() || !SameSecret(hello.key(), it->second.key) || it->second.caller.user != caller.user)
-    return NotThere(hello);
+  if (it == sessions_.end() && hello.epoch() != 0 && hello.epoch() != options_.epoch) return BeginRestore(link, caller, hello);
+  const bool knows_key =
+      it != sessions_.end() && (SameSecret(hello.key(), it->second.key) ||
+                                (!it->second.former_key.empty() && SameSecret(hello.key(), it->second.former_key)));
+  if (!knows_key || it->second.caller.user != caller.user) return NotThere(hello);
   Entry& entry = it->second;
-  PW_RETURN_IF_ERROR(entry.served->stream().Resume(hello.received()));
+  // A client that shows another epoch has no event of this controller.
+  const bool knows_us = hello.epoch() == 0 || hello.epoch() == options_.epoch;
+  if (!entry.restoring) PW_RETURN_IF_ERROR(entry.served->stream().Resume(knows_us ? hello.received() : 0));
   if (entry.link != 0) links_.at(entry.link)->connection().Close(absl::UnavailableError("the client has connected anew"));
   if (entry.link == 0) environment_.cluster->SetAway(SessionId(it->first), false);
   entry.link = link;
   entry.client_end = hello.own_end();
   session_of_[link] = it->first;
+  if (entry.restoring) return absl::OkStatus();  // it is welcomed when the session is restored
+  if (!knows_us) return WelcomeBack(entry, it->first), absl::OkStatus();
+  entry.former_key.clear();
   ControllerFrame frame;
   auto& welcome = *frame.mutable_welcome();
   welcome.set_session(it->first);
   welcome.set_received(entry.served->carried_out());
+  if (restores() && !entry.observer) welcome.set_epoch(options_.epoch);
   links_.at(link)->connection().Send(frame.SerializeAsString());
   PostFlush(it->first);
   const std::shared_ptr<ServedSession> served = entry.served;
@@ -329,6 +360,7 @@ void SessionService::Refuse(LinkId link, const absl::Status& status) {
 void SessionService::OnLinkClosed(LinkId link, const absl::Status& reason) {
   const auto closed = links_.extract(link);
   opening_.erase(link);
+  restoring_.erase(link);
   strangers_.Remove(link);
   auto known = session_of_.find(link);
   if (known == session_of_.end()) return;
@@ -404,7 +436,8 @@ void SessionService::Flush(uint64_t session) {
   if (it == sessions_.end()) return;
   Entry& entry = it->second;
   entry.flush_posted = false;
-  if (entry.link == 0) return;
+  if (entry.link == 0 || entry.restoring) return;
+  entry.served->TellSettled();
   const uint64_t carried_out = entry.served->carried_out();
   SendBatches(entry.served->stream(), {carried_out, carried_out != entry.told}, links_.at(entry.link)->connection());
   entry.told = carried_out;

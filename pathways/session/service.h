@@ -1,5 +1,8 @@
 // SessionService: accepts client connections at the controller. Opens sessions and reconnects clients to them after a connection breaks.
 //
+// Sessions of the controller before. Its client shows the key, which this controller can derive, and sends what it has in parts. The service
+// collects them, and opens the session when it has them all. So a connection that breaks meanwhile changes nothing.
+//
 // A connection begins with a hello, for a new or an existing session. A session without a connection waits for its client for the
 // time that absence.h tells, then ends. A goodbye ends it at once. A second connection for a session replaces the first, which
 // may be dead unnoticed.
@@ -17,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +46,11 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     absl::AnyInvocable<std::string()> make_key;     // returns a new unguessable secret at each call
     bool end_on_hang = false;                       // any session, when one of its computations hangs
     identity::ClusterIdentity* identity = nullptr;  // admits clients; null: this user's processes, all where TLS is off
+    uint64_t epoch = 0;               // of this controller (identity/epochs.h); 0: none
+    absl::Duration controller_grace;  // how long hosts keep sessions without a controller
+    // Returns the key of a session that the controller with this epoch has opened for this user: every controller of the cluster returns the same
+    // one, and nobody else can. Null: no controller can restore a session of another one.
+    std::function<std::string(uint64_t epoch, uint64_t session, const std::string& user)> session_key = nullptr;
   };
   struct Environment {
     Cluster* cluster;
@@ -71,6 +80,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     std::shared_ptr<ServedSession> served;
     identity::Caller caller;
     std::string key;
+    std::string former_key;     // of a session of the controller before: until its client has the new key
+    bool restoring = false;     // it has not got its Welcome from this controller
     bool observer = false;  // not waited for
     bool ends_on_hang = false;
     LinkId link = 0;          // 0: no connection
@@ -79,6 +90,13 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     size_t untold_bytes = 0;  // of frames that came since
     bool flush_posted = false;
     uint64_t absence = 0;  // number of times that its connection has broken
+  };
+  struct Restored {
+    identity::Caller caller;
+    ::pathways::v1::SessionHello hello;
+    bool own_user = false;
+    std::vector<ServedSession::RestorePart> parts = {};
+    size_t bytes = 0;
   };
   struct Forgotten {  // a session that ended because its client did not come back
     uint64_t session = 0;
@@ -96,6 +114,18 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
                 const ::pathways::v1::SessionHello& hello);
   size_t SessionsOf(const std::string& user) const;
   ServedSession::Owner OwnerOf(uint64_t session);
+  bool restores() const { return options_.epoch != 0 && options_.session_key != nullptr && options_.controller_grace > absl::ZeroDuration(); }
+  // -- sessions of the controller before (service_restore.cc)
+  absl::Status BeginRestore(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
+  Entry& AddEntry(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
+                  const ::pathways::v1::SessionHello& hello, bool own_user);
+  absl::Status TakeRestore(LinkId link, ::pathways::v1::ClientFrame& frame, std::vector<Bytes> payloads, size_t bytes);
+  void OpenRestored(LinkId link, Restored restored);
+  void OnReopened(LinkId link, Restored restored, std::shared_ptr<Session> session);
+  void OnRestored(uint64_t session, const absl::Status& status);
+  absl::Status CheckFormer(const identity::Caller& caller, const ::pathways::v1::SessionHello& hello) const;
+  void WelcomeBack(Entry& entry, uint64_t session);
+  void DescribeLife(const net::Connection& connection, const Entry& entry, ::pathways::v1::SessionWelcome* welcome) const;
   absl::Status Resume(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
   void Watch(LinkId link);  // a stranger's
   void Trust(LinkId link);
@@ -125,6 +155,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
     std::shared_ptr<bool> client = std::make_shared<bool>(true);  // NewSession::client
   };
   std::map<LinkId, Opening> opening_;  // links whose new session is being opened, or waits for a quota
+  std::set<uint64_t> reopening_;          // sessions of the controller before that are being opened
+  std::map<LinkId, Restored> restoring_;  // links whose clients send what their sessions have
   net::Strangers<LinkId> strangers_;
   std::map<uint64_t, Entry> sessions_;
   std::deque<Forgotten> forgotten_;  // the oldest first, at most kMostForgotten

@@ -47,6 +47,7 @@
 #include "pathways/session/new_session.h"
 #include "pathways/session/profiles.h"
 #include "pathways/session/reports.h"
+#include "pathways/session/restoration.h"
 
 namespace pw::session {
 
@@ -119,14 +120,6 @@ struct PublishedQuestion {
   absl::Duration limit = absl::ZeroDuration();  // kAwait
 };
 
-struct RunResult {
-  std::map<std::string, double> device_microseconds;  // by platform name
-};
-
-struct CostAnalysis {
-  std::map<std::string, double> numbers;
-};
-
 class Session {
  public:
   virtual ~Session() = default;  // ends the session (SE-1)
@@ -146,6 +139,8 @@ class Session {
   virtual int64_t array_bytes() const { return 0; }
   // Returns null if the session has no lanes: all bytes of its arrays then go through the session itself.
   virtual LaneRoutes* lane_routes() { return nullptr; }
+  // Returns null if no other controller can restore the session.
+  virtual Restoration* restoration() { return nullptr; }
 
   // --- host buffers: filled by the client before or after the request that names them, or by CopyToHostBuffer -----------------------
   // Announces a host buffer. `admitted` gets OK when there is room (SessionLimits::staged_bytes; client/host_buffers.h); then
@@ -263,6 +258,8 @@ class Cluster : public Executor, public Profiles {
   virtual std::shared_ptr<const ClusterInfo> info() const = 0;
   // UNAVAILABLE before the cluster has formed. INVALID_ARGUMENT if the share is not valid.
   virtual void OpenSession(NewSession session, ResultCallback<std::shared_ptr<Session>> done) = 0;
+  // Returns OK if a session of the controller before can be opened (NewSession::restored). RESOURCE_EXHAUSTED: not all hosts are back yet.
+  virtual absl::Status CanRestore(SessionId session) { return absl::UnimplementedError("this cluster restores no sessions"); }
   virtual void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) = 0;
   // Notes for the status report that the session's client has lost its connection, or is back.
   virtual void SetAway(SessionId session, bool away) {}

@@ -56,6 +56,7 @@ void SimCluster::StartController() {
   options.host_grace = scenario_.heartbeat;
   options.epoch = controllers_.size();
   if (KillsControllers(scenario_)) options.controller_grace = kControllerGrace;
+  options.restores_sessions = scenario_.restores != 0;
   options.gang = scenario_.gang;
   options.sequential_dispatch = scenario_.sequential;
   options.share_memory = false;
@@ -71,6 +72,13 @@ void SimCluster::StartController() {
   session::SessionService::Options sessions;
   sessions.grace = options.client_grace;
   sessions.make_key = [n = uint64_t{0}]() mutable { return absl::StrCat("key ", n++); };
+  if (options.restores_sessions) {
+    sessions.epoch = options.epoch;
+    sessions.controller_grace = options.controller_grace;
+    sessions.session_key = [](uint64_t epoch, uint64_t session, const std::string& user) {
+      return absl::StrCat("key of session ", session, " of ", user, " under ", epoch);
+    };
+  }
   services_.push_back(session::SessionService::Create(std::move(sessions), {clusters_.back().get(), process}));
   services_.back()->Listen(controller_transports_.back().get(), kAddressForClients).value();
   referee_.Watch(clusters_.back().get());
@@ -186,7 +194,7 @@ void SimCluster::DelayHost(int number, absl::Duration by, bool by_chance, absl::
 }
 
 void SimCluster::CrashController(absl::Duration away) {
-  referee_.ControllerDied();
+  if (scenario_.restores == 0) referee_.ControllerDied();
   const std::string places = PlacesOf(*clusters_.back());
   network_.Cut(*controllers_.back(), false);
   controllers_.back()->Kill();
@@ -197,7 +205,7 @@ void SimCluster::CrashController(absl::Duration away) {
   });
   world_->After(away, [this] { StartController(); });
   world_->After(away + kReturnWithin, [this, places] {
-    if (arrays() != 0) referee_.Violation("hosts hold arrays of a controller that has been replaced");
+    if (scenario_.restores == 0 && arrays() != 0) referee_.Violation("hosts hold arrays of a controller that has been replaced");
     if (const std::string now = PlacesOf(*clusters_.back()); now != places)
       referee_.Violation(absl::StrCat("under the next controller hosts have other places: ", now, " instead of ", places));
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pathways/base/request_name.h"
+#include "pathways/v1/session.pb.h"
 #include "pathways/v1/worker.pb.h"
 
 namespace pw::sim {
@@ -124,6 +125,32 @@ bool SkippedFrame(v1::FromWorker* message) {
   return false;
 }
 
+// A worker whose report of the arrays that it has kept for the next controller is cut short.
+bool ShortReport(v1::FromWorker* message) {
+  for (v1::Event& event : *message->mutable_events()) {
+    if (!event.has_holdings() || event.holdings().arrays().empty()) continue;
+    v1::Holdings& report = *event.mutable_holdings();
+    const int half = report.arrays_size() / 2;
+    report.mutable_arrays()->Truncate(half);
+    report.mutable_shape_of_array()->Truncate(half);
+    return true;
+  }
+  return false;
+}
+
+// A name that another array has, too.
+bool WrongName(v1::ControllerFrame* message) {
+  for (v1::SessionEvent& event : *message->mutable_events()) {
+    if (event.settled().names_size() < 4) continue;
+    auto& names = *event.mutable_settled()->mutable_names();
+    names.Set(1, names.Get(3));
+    return true;
+  }
+  return false;
+}
+
+bool (*ToClient(Bug bug))(v1::ControllerFrame*) { return bug == Bug::kWrongName ? WrongName : nullptr; }
+
 bool (*OfController(Bug bug))(v1::ToWorker*) {
   switch (bug) {
     case Bug::kWrongOrder:
@@ -149,6 +176,8 @@ bool (*OfWorker(Bug bug))(v1::FromWorker*) {
       return ForgottenCompletion;
     case Bug::kSkippedFrame:
       return SkippedFrame;
+    case Bug::kShortReport:
+      return ShortReport;
     default:
       return nullptr;
   }
@@ -165,10 +194,18 @@ std::optional<std::string> Spoiled(bool (*spoil)(Message*), absl::string_view he
 
 }  // namespace
 
-bool IsMistake(Bug bug) { return OfController(bug) != nullptr || OfWorker(bug) != nullptr; }
+bool IsMistake(Bug bug) { return OfController(bug) != nullptr || OfWorker(bug) != nullptr || ToClient(bug) != nullptr; }
 
-std::optional<std::string> Mistaken(Bug bug, bool from_controller, absl::string_view header) {
-  return from_controller ? Spoiled(OfController(bug), header) : Spoiled(OfWorker(bug), header);
+std::optional<std::string> Mistaken(Bug bug, Way way, absl::string_view header) {
+  switch (way) {
+    case Way::kToWorker:
+      return Spoiled(OfController(bug), header);
+    case Way::kFromWorker:
+      return Spoiled(OfWorker(bug), header);
+    case Way::kToClient:
+      return Spoiled(ToClient(bug), header);
+  }
+  return std::nullopt;
 }
 
 }  // namespace pw::sim

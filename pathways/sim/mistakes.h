@@ -15,7 +15,10 @@ namespace pw::sim {
 // Returns whether the bug is one of these, not one of the transport.
 bool IsMistake(Bug bug);
 
-// Returns the frame header (ToWorker or FromWorker) with the mistake applied; nullopt if the bug does not apply to this header.
-std::optional<std::string> Mistaken(Bug bug, bool from_controller, absl::string_view header);
+// The way of a frame, and with it its message: ToWorker, FromWorker, or the ControllerFrame of a session.
+enum class Way { kToWorker, kFromWorker, kToClient };
+
+// Returns the frame header with the mistake applied; nullopt if the bug does not apply to this header.
+std::optional<std::string> Mistaken(Bug bug, Way way, absl::string_view header);
 
 }  // namespace pw::sim

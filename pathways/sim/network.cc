@@ -247,8 +247,10 @@ void Network::AddRepeats(const Process& from, const Process& to, std::string* he
 
 void Network::Mistake(const Process& from, const Process& to, std::string* header) {
   const bool to_worker = IsController(from) && IsHost(to), from_worker = IsHost(from) && IsController(to);
-  if (!IsMistake(bug_) || to_worker == from_worker) return;
-  std::optional<std::string> mistaken = Mistaken(bug_, to_worker, *header);
+  const bool to_client = IsController(from) && !to_worker;
+  if (!IsMistake(bug_) || !(to_worker || from_worker || to_client)) return;
+  const Way way = to_worker ? Way::kToWorker : from_worker ? Way::kFromWorker : Way::kToClient;
+  std::optional<std::string> mistaken = Mistaken(bug_, way, *header);
   if (mistaken.has_value() && world_->Below(one_in_) == 0) *header = *std::move(mistaken);
 }
 

@@ -56,7 +56,9 @@ enum class Bug {
   kWrongDonation,
   kForgottenCompletion,
   kSkippedFrame,
-  kForgottenNames
+  kForgottenNames,
+  kWrongName,
+  kShortReport
 };
 
 class Network {

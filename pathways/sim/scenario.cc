@@ -113,7 +113,7 @@ absl::Status ReadPlant(const Words& words, Scenario* out) {
       {"damage", Bug::kDamageFrame},  {"hush", Bug::kHushEnd},           {"patience", Bug::kPatience},
       {"order", Bug::kWrongOrder},    {"free", Bug::kFreedEarly},        {"leak", Bug::kForgottenRelease},
       {"plan", Bug::kWrongPlan},      {"donation", Bug::kWrongDonation}, {"progress", Bug::kForgottenCompletion},
-      {"resume", Bug::kSkippedFrame}, {"forget", Bug::kForgottenNames}};
+      {"resume", Bug::kSkippedFrame}, {"forget", Bug::kForgottenNames},  {"rename", Bug::kWrongName},    {"short", Bug::kShortReport}};
   const auto bug = words.size() == 3 ? bugs.find(words[1]) : bugs.end();
   int one_in = 0;
   if (bug == bugs.end() || !ReadCount(words[2], &one_in).ok())
@@ -158,6 +158,7 @@ absl::Status ReadStatement(const Words& words, Scenario* out) {
       {"heartbeat", [out](const std::string& w) { return ReadTime(w, &out->heartbeat); }},
       {"task_time", [out](const std::string& w) { return ReadTime(w, &out->task_time); }},
       {"limit", [out](const std::string& w) { return ReadTime(w, &out->limit); }},
+      {"restores", [out](const std::string& w) { return ReadCount(w, &out->restores); }},
       {"repeats", [out](const std::string& w) { return ReadCount(w, &out->repeats); }},
   };
   const auto it = simple.find(name);
@@ -195,7 +196,8 @@ bool SilencesHosts(const Scenario& scenario) {
 }
 
 bool KillsControllers(const Scenario& scenario) {
-  return std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const Fault& fault) { return fault.kind == "controller"; });
+  return std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                     [](const Fault& fault) { return fault.kind == "controller"; });
 }
 
 }  // namespace pw::sim

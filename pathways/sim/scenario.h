@@ -11,6 +11,7 @@
 //   - bandwidth 10e9 1e9            bytes per second, inside an island, and between islands
 //   - task_time 1us                 cost of each task of a process
 //   - limit 120s                    of simulated time
+//   - restores 1                    clients' sessions outlive their controller: they notice a pause
 //   - repeats 4                     one frame in 4 to a host has a command that it has had before (repeats.h)
 //   - clients 4 mix operations=200  workloads (workload.h): chain, pipeline, mix, training, exchange
 //   - fault 5ms crash host=3        time, kind, target. The time may be a range, "2ms..9ms"; host=any picks one at random
@@ -37,7 +38,8 @@
 //   - hush: the transport, for one dying process in n
 //   - patience: the controller, always
 //   - order, free, leak, plan, forget: the controller, for one in n of the messages that can be wrong in this way
-//   - donation, progress, resume: the workers, for one in n of such messages
+//   - rename: the controller, for one in n of such messages to clients
+//   - donation, progress, resume, short: the workers, for one in n of such messages
 #pragma once
 
 #include <cstdint>
@@ -82,6 +84,7 @@ struct Scenario {
   absl::Duration task_time = absl::Microseconds(1);
   absl::Duration limit = absl::Seconds(120);
   int repeats = 0;  // 0: none
+  int restores = 0;  // not 0: sessions outlive their controller
   std::vector<WorkloadSpec> workloads;
   std::vector<Fault> faults;
   Bug bug = Bug::kNone;

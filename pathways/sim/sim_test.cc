@@ -81,7 +81,7 @@ TEST_P(EveryScenario, TheSameSeedDoesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario,
                          ::testing::Values("chain", "pipeline", "tenants", "training", "exchange", "elastic", "controller",
-                                           "memory", "wide", "links", "unlinked", "severed", "repeats"),
+                                           "memory", "wide", "links", "unlinked", "severed", "repeats", "returns"),
                          [](const auto& info) { return info.param; });
 
 // A hundred small clusters, each with a fault of every kind.
@@ -216,6 +216,45 @@ TEST(PlantedBugs, NamesThatAreForgottenTooEarlyAreNoticed) {
     noticed += RunScenario(scenario, seed).violations.empty() ? 0 : 1;
   }
   EXPECT_GE(noticed, 4) << "31 of 40 runs notice it";
+}
+
+// A program that has lost nothing reads the values that it expects, and no errors.
+TEST(Sim, SessionsOutliveTheirController) {
+  Scenario scenario = Read("returns");
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    if (seed == 6) {  // copies within a host
+      scenario.hosts = scenario.hosts_per_island = 1;
+      for (WorkloadSpec& workload : scenario.workloads) workload.numbers["copies"] = 1;
+    }
+    const Report report = RunScenario(scenario, seed);
+    ExpectClean(report);
+    EXPECT_EQ(report.errors, 0u);
+    EXPECT_GT(report.simulated_seconds, 1) << "it was not over before the controller died";
+  }
+}
+
+// Computations that take long, so that many requests are under way when clients hear of settled ones; and copies, whose names clients are told.
+TEST(PlantedBugs, MistakesAboutSessionsThatOutliveTheirControllerAreNoticed) {
+  Scenario scenario = Read("returns");
+  scenario.limit = absl::Seconds(20);
+  scenario.hosts = scenario.hosts_per_island = 1;
+  scenario.workloads = {{"mix", 12, {{"operations", 1000}, {"us", 500}}}};
+  scenario.faults.resize(1);
+  scenario.faults[0].earliest = absl::Milliseconds(100);
+  scenario.faults[0].latest = absl::Milliseconds(300);
+  for (Bug bug : {Bug::kNone, Bug::kWrongName, Bug::kShortReport, Bug::kForgottenNames}) {
+    scenario.bug = bug;
+    scenario.bug_one_in = 1;
+    int noticed = 0;
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      const Report report = RunScenario(scenario, seed);
+      noticed += report.violations.empty() && report.errors == 0 ? 0 : 1;
+    }
+    if (bug == Bug::kNone)
+      EXPECT_EQ(noticed, 0);
+    else
+      EXPECT_GE(noticed, 3) << static_cast<int>(bug);
+  }
 }
 
 // Also if programs are sent node by node, if hosts report in groups, and if memory is short.

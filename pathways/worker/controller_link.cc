@@ -1,6 +1,8 @@
 #include "pathways/worker/controller_link.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@ namespace v1 = pathways::v1;
 
 constexpr int kProtocolVersion = 1;
 constexpr size_t kMostEarlyPeers = 64;
+constexpr int kMostSessions = 10000;                       // that Hello names
 constexpr absl::Duration kPause = absl::Milliseconds(50);  // between two attempts to make a broken connection again
 constexpr absl::Duration kShortestHeartbeat = absl::Milliseconds(10);
 
@@ -148,6 +151,7 @@ void ControllerLink::GetMetrics(absl::AnyInvocable<void(std::string) &&> done) {
 void ControllerLink::Connect() {
   if (stopped_) return;
   attempt_began_ = environment_.clock->Now();
+  if (orphaned_ && worker_->computes() && attempt_began_ - orphaned_since_ < controller_grace_ / 2) return Reconnect(kPause);
   environment_.transport->Connect(
       options_.controller, resuming() ? attempts_.Next() : options_.connect_timeout,
       [this, alive = std::weak_ptr<bool>(alive_), strand = strand_](absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
@@ -160,8 +164,7 @@ void ControllerLink::Connect() {
 
 void ControllerLink::Connected(absl::StatusOr<std::unique_ptr<net::Connection>> connection) {
   if (stopped_) return;
-  const absl::Status status =
-      connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
+  const absl::Status status = connection.ok() ? net::CheckServer(**connection, net::PeerProof::kController) : connection.status();
   if (resuming() && !status.ok()) return Unreachable(status);
   const bool hopeless = absl::IsUnauthenticated(status) || (connection.ok() && !status.ok());
   if (hopeless && !orphaned_) return Finish(status);
@@ -209,6 +212,9 @@ v1::FromWorker ControllerLink::Hello() const {
     *former->mutable_place() = place_;
     former->set_arrays(worker_->arrays());
     former->set_programs(static_cast<int64_t>(worker_->KeepPrograms()->size()));
+    for (SessionId session : worker_->HeldSessions()) {
+      if (former->sessions_size() < kMostSessions) former->add_sessions(session.v);
+    }
   }
   if (!key_pem_.empty()) {
     if (absl::StatusOr<std::string> key = net::PublicKeyOf(key_pem_); key.ok()) hello->set_public_key(*std::move(key));
@@ -290,8 +296,8 @@ void ControllerLink::HandleLinkCommand(const v1::Command& command) {
 void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   if (serves()) return connection_->Close(absl::FailedPreconditionError("the controller welcomed this worker twice"));
   if (welcome.epoch() != 0 && welcome.epoch() < epoch_) {
-    return connection_->Close(absl::UnavailableError(absl::StrCat(
-        "it has epoch ", welcome.epoch(), ", and this host belongs to a later controller, with epoch ", epoch_)));
+    return connection_->Close(absl::UnavailableError(
+        absl::StrCat("it has epoch ", welcome.epoch(), ", and this host belongs to a later controller, with epoch ", epoch_)));
   }
   if (welcome.heartbeat_seconds() > 0)
     silence_limit_ = 3 * std::max(absl::Seconds(welcome.heartbeat_seconds()), kShortestHeartbeat);
@@ -301,19 +307,26 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   silence_limit_served_ = silence_limit_;
   patience_ = std::max(kPatience, absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9)));
   if (absl::Status status = ShowCertificate(welcome.certificate()); !status.ok()) return connection_->Close(status);
+  std::optional<Holdings> holdings;
+  if (orphaned_ && welcome.kept_sessions_size() > 0) {
+    std::set<SessionId> sessions;
+    for (uint64_t session : welcome.kept_sessions()) sessions.insert(SessionId(session));
+    holdings = worker_->TakeHoldings(std::move(sessions));
+  }
   DropWorker();
   incarnation_ = welcome.incarnation();
   epoch_ = welcome.epoch();
   controller_grace_ = absl::Seconds(std::clamp(welcome.controller_grace_seconds(), 0.0, 1e9));
   place_ = welcome.place();
-  MakeWorker(welcome);
+  MakeWorker(welcome, holdings.has_value() ? &*holdings : nullptr);
   if (kept_ != nullptr) ForgetAfterGrace();
 }
 
-void ControllerLink::MakeWorker(const v1::Welcome& welcome) {
+void ControllerLink::MakeWorker(const v1::Welcome& welcome, Holdings* holdings) {
   Environment environment = environment_;
   environment.timers = timers_;
   environment.kept_programs = kept_;
+  environment.holdings = holdings;
   stream_ = std::make_unique<net::ResumableLink>(connection_.get(), !key_.empty());
   if (stream_->resumable()) handler_->SetStream(stream_.get());
   worker_ = std::make_unique<Worker>(environment, stream_.get(), welcome);
@@ -455,6 +468,7 @@ void ControllerLink::BecomeOrphan(absl::string_view why, absl::Duration pause) {
   stream_->Abandon();
   DropConnection();
   orphaned_ = true;
+  orphaned_since_ = environment_.clock->Now();
   ForgetAfterGrace();
   Reconnect(pause);
 }

@@ -15,8 +15,9 @@
 //
 // Orphans. The controller has ended if another one answers at its address, or if the connection cannot be made again, as that over a Unix
 // socket. Then the Worker is an orphan for the grace time: it keeps all it holds, its devices finish their launches, and nobody hears of
-// that. The next controller's Welcome replaces it by a new Worker, which gets the compiled programs. Nobody can ask for the arrays, as
-// sessions do not outlive a controller yet (docs/design/controllers-that-return.md), so they are freed. Device runtimes may still have
+// that. It says Hello to another controller only when they have finished, or half of the grace time is over: what has begun can then be told from
+// what has not, which that controller sends again. The Welcome replaces the orphan by a new Worker. This one gets the compiled programs, and the
+// arrays of the sessions that Welcome names (store/holdings.h); the others are freed. Device runtimes may still have
 // messages of launches that a controller has numbered which has ended, so the next one numbers from where Hello says.
 //
 // The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. The controller
@@ -109,7 +110,7 @@ class ControllerLink {
   absl::Status Count(const pathways::v1::ToWorker& batch, size_t bytes);
   void HandleLinkCommand(const pathways::v1::Command& command);
   void Welcomed(const pathways::v1::Welcome& welcome);
-  void MakeWorker(const pathways::v1::Welcome& welcome);
+  void MakeWorker(const pathways::v1::Welcome& welcome, Holdings* holdings);
   absl::Status ShowCertificate(const std::string& chain);
   void Watch(uint64_t connection, absl::Time due);
   void Lost(uint64_t connection, const absl::Status& reason);
@@ -154,10 +155,11 @@ class ControllerLink {
   absl::Duration controller_grace_;
   pathways::v1::Place place_;
   std::unique_ptr<Worker> worker_;
-  bool orphaned_ = false;     // its controller has ended
-  KeptProgramsRef kept_;      // of the Workers before; null once the grace time is over
-  uint64_t last_launch_ = 0;  // of the Workers before
-  uint64_t forgetting_ = 0;   // identifies the grace time that counts
+  bool orphaned_ = false;  // its controller has ended
+  absl::Time orphaned_since_;
+  KeptProgramsRef kept_;                                       // of the Workers before; null once the grace time is over
+  uint64_t last_launch_ = 0;                                   // of the Workers before
+  uint64_t forgetting_ = 0;                                    // identifies the grace time that counts
   std::vector<std::unique_ptr<net::Connection>> early_peers_;  // accepted before Welcome was read
   bool asking_ = false;                                        // Resume has not been answered
   struct EarlyFrame {

@@ -1,14 +1,19 @@
 // Tests a worker whose controller has ended: what it keeps, for how long, and which controller may take it (controller_link.h, Orphans).
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/worker/testing_link.h"
 
 namespace pw::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 // A worker that has joined a controller with a grace time, and holds array 5 and a program. The connection cannot be made again, as over
 // a Unix socket, unless there is a key.
@@ -21,11 +26,12 @@ class OrphanTest : public LinkTest {
     Run();
     EXPECT_FALSE(Compile().from_cache());
   }
-  // The controller welcomes the worker.
-  void Take(uint64_t epoch, uint64_t incarnation, const std::string& key = "") {
+  // The controller welcomes the worker. `kept`: the sessions that may come back.
+  void Take(uint64_t epoch, uint64_t incarnation, const std::string& key = "", const std::vector<uint64_t>& kept = {}) {
     v1::Command command;
     auto* welcome = command.mutable_welcome();
     welcome->set_key(key);
+    welcome->mutable_kept_sessions()->Add(kept.begin(), kept.end());
     welcome->set_host(3);
     welcome->set_incarnation(incarnation);
     welcome->set_heartbeat_seconds(1000);
@@ -63,6 +69,41 @@ class OrphanTest : public LinkTest {
     Listen();
     Advance(absl::Seconds(1));
   }
+  static uint64_t Name(uint64_t request, uint64_t session = 1) { return *RequestName{SessionId(session), request, 0}.Number(); }
+  // A request makes an array. Without its bytes, these have to come as a chunk.
+  void Make(uint64_t request, bool with_bytes = true, uint64_t session = 1) {
+    v1::Command command;
+    auto& put = *command.mutable_put();
+    put.set_op(Name(request, session));
+    put.set_session(session);
+    put.set_array(Name(request, session));
+    put.set_dtype(11);
+    put.set_total_bytes(4);
+    put.set_payload_bytes(with_bytes ? 4 : 0);
+    put.set_transfer(Name(request + 1000, session));
+    for (int32_t shard : {0, 1}) {
+      auto& placement = *put.add_placements();
+      placement.set_shard(shard);
+      placement.set_local_device(shard);
+    }
+    controller_.Send(command, with_bytes ? "abcd" : "");
+    Run();
+  }
+  // Returns how many completions of the op have come.
+  int Completions(uint64_t op) {
+    int completions = 0;
+    for (const v1::Event& event : controller_.events)
+      completions += static_cast<int>(std::count(event.done().ok().begin(), event.done().ok().end(), op));
+    return completions;
+  }
+  // Returns the report of what it has kept, in one part.
+  v1::Holdings Holdings() {
+    for (auto event = controller_.events.rbegin(); event != controller_.events.rend(); ++event) {
+      if (event->has_holdings()) return event->holdings();
+    }
+    ADD_FAILURE() << "there is no report";
+    return {};
+  }
   const v1::Hello& hello() { return controller_.events.back().hello(); }
 
   uint64_t executables_ = 0;
@@ -88,6 +129,62 @@ TEST_F(OrphanTest, KeepsEverythingUntilTheNextControllerTakesItAndTellsItsPlace)
   controller_.Put(6);
   Run();
   EXPECT_EQ(link_->arrays(), 1);
+}
+
+TEST_F(OrphanTest, KeepsTheArraysOfSessionsThatMayComeBack) {
+  Join();
+  Make(3);
+  Make(4, true, 2);
+  End();
+  Return();
+  EXPECT_THAT(hello().former().sessions(), IsSupersetOf({1u, 2u}));
+  Take(8, 10, "", {1});
+  EXPECT_EQ(link_->arrays(), 1) << "session 2 will not come back";
+  EXPECT_THAT(Holdings().arrays(), ElementsAre(Name(3)));
+  ASSERT_EQ(Holdings().shapes_size(), 1);
+  EXPECT_EQ(Holdings().shapes(0).dtype(), 11);
+  EXPECT_TRUE(Holdings().last());
+  EXPECT_EQ(Completions(Name(3)), 1);
+  Make(3);
+  EXPECT_EQ(Completions(Name(3)), 2) << "it is recognized, and answered again";
+  EXPECT_EQ(link_->arrays(), 1);
+}
+
+TEST_F(OrphanTest, ACommandThatHasNotEndedIsDoneWhenItComesAgain) {
+  Join();
+  Make(3);
+  Make(4, false);
+  End();
+  Return();
+  Take(8, 10, "", {1});
+  EXPECT_THAT(Holdings().arrays(), ElementsAre(Name(3)));
+  EXPECT_EQ(link_->arrays(), 1);
+  Make(4);
+  EXPECT_EQ(Completions(Name(4)), 1);
+  EXPECT_EQ(link_->arrays(), 2);
+}
+
+// Its argument is donated: its name was released when the command came.
+TEST_F(OrphanTest, AComputationThatHasNotBegunLeavesItsArguments) {
+  Join();
+  const uint64_t donating = Compile(device::kDonate).executable();
+  Make(3);
+  v1::Command command;
+  auto& execute = *command.mutable_execute();
+  execute.set_op(Name(4));
+  execute.set_session(1);
+  execute.set_executable(donating);
+  execute.add_args(Name(3));
+  execute.add_results(Name(4));
+  execute.set_grant(77);
+  controller_.Send(command);
+  Run();
+  EXPECT_EQ(Completions(Name(4)), 0);
+  End();
+  Return();
+  Take(8, 10, "", {1});
+  EXPECT_THAT(Holdings().arrays(), ElementsAre(Name(3)));
+  EXPECT_EQ(Holdings().cut_sessions_size(), 0);
 }
 
 TEST_F(OrphanTest, IsTakenByTheControllerThatAnswersInPlaceOfItsOwn) {

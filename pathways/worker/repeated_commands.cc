@@ -87,7 +87,10 @@ void RepeatedCommands::AnswerQuery(uint64_t query) {
 bool RepeatedCommands::IsNewPut(const v1::Put& command) {
   if (!IsNewOp(command.op())) return false;
   const bool in_chunks = command.payload_bytes() == 0 && command.lane_buffer() == 0;
-  if (in_chunks) context_->had().Begin(Kind::kTransfer, command.transfer());
+  if (in_chunks) {
+    context_->had().Begin(Kind::kTransfer, command.transfer());
+    context_->had().Tie(command.op(), command.transfer());
+  }
   return true;
 }
 

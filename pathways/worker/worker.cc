@@ -64,7 +64,8 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       host_memory_({.shares = environment.shares_memory && welcome.takes_shared(),
                     .peers_in_process = environment.peers_in_process,
                     .copy_pool = environment.copy_pool}),
-      arrays_(&context_, environment.runtime, environment.limits.device_memory_bytes),
+      arrays_(&context_, environment.runtime, environment.limits.device_memory_bytes,
+              environment.holdings == nullptr ? nullptr : environment.holdings->ledger),
       host_quota_(&arrays_.accounts()),
       order_(static_cast<int>(environment.runtime->devices().size()), &arrays_.hazards()),
       spill_(&arrays_),
@@ -110,6 +111,11 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                       program_nodes_.Refuse(argument, why);
                     }) {
   peers_.transfers().set_checksum(checksum_);
+  if (environment.holdings != nullptr) {
+    context_.TakeHad(std::move(environment.holdings->had));
+    BindArrays(*environment.holdings, &arrays_.store());
+    Report(*environment.holdings, &context_.outbox());
+  }
   if (!environment.shares_memory) return;
   if (environment.transport != nullptr) {
     auto files = environment.transport->ListenForFiles();  // simulated networks have no such sockets
@@ -337,6 +343,26 @@ void Worker::ReleaseOwner(SessionId session) {
   moves_.ReleaseOwner(session);
   order_.ReleaseOwner(session);
   host_memory_.shared().Forget(session.v);
+}
+
+std::set<SessionId> Worker::HeldSessions() const {
+  std::set<SessionId> sessions;
+  for (SessionId session : context_.had().sessions()) sessions.insert(session);
+  arrays_.store().ForEachArray([&](ArrayId, SessionId session, const ShardRef&, const auto&) { sessions.insert(session); });
+  return sessions;
+}
+
+Holdings Worker::TakeHoldings(std::set<SessionId> sessions) {
+  Holdings holdings;
+  for (SessionId session : runner_.Computing()) {
+    if (sessions.erase(session) > 0) holdings.cut.insert(session);
+  }
+  runner_.Unbegin();
+  holdings.ledger = arrays_.shared_ledger();
+  TakeArrays(arrays_.store(), sessions, &holdings);
+  holdings.had = std::move(context_.had());
+  holdings.had.KeepEnded(sessions);
+  return holdings;
 }
 
 v1::MemoryReport Worker::Memory() const {

@@ -1,7 +1,7 @@
 // Worker: everything that a worker process holds for one controller. It passes the controller's commands to its parts, which do the work.
 //
-// A Worker exists from Welcome until the controller is lost, and for some time after that (controller_link.h). Then it is dropped with all
-// it holds but compiled programs, which the next Worker may use. The link parses frames and hands them over; the parts (puts, fetches,
+// A Worker exists from Welcome until the controller is lost, and for some time after that (controller_link.h). Then it is dropped. The next Worker
+// gets the compiled programs, and the arrays of sessions that may come back (store/holdings.h). The link parses frames and hands them over; the parts (puts, fetches,
 // moves, ...) do the work.
 //
 // Invariants:
@@ -13,6 +13,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "pathways/net/transport.h"
@@ -36,6 +37,7 @@
 #include "pathways/worker/route/routes.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
+#include "pathways/worker/store/holdings.h"
 #include "pathways/worker/store/host_memory.h"
 #include "pathways/worker/store/host_quota.h"
 #include "pathways/worker/store/launch_order.h"
@@ -69,6 +71,7 @@ struct Environment {
   storage::Roots client_files;    // the folders that clients may use
   std::shared_ptr<const CompileCache> compile_cache;
   KeptProgramsRef kept_programs = nullptr;  // of the Worker before; set by the link
+  Holdings* holdings = nullptr;             // the same; null: it has left nothing. Read by the constructor
   net::Transport* transport = nullptr;
   PythonOptions python;
   int* next_launch_id = nullptr;  // counts launches over all Workers
@@ -111,6 +114,12 @@ class Worker {
   KeptProgramsRef KeepPrograms() const { return programs_.Keep(); }
   // Frees the programs of the Worker before that nobody uses.
   void ForgetKeptPrograms() { programs_.ForgetKept(); }
+  // Returns the sessions of which it holds anything that may outlive the controller.
+  std::set<SessionId> HeldSessions() const;
+  // Returns whether computations have begun on the devices and not ended.
+  bool computes() const { return !runner_.Computing().empty(); }
+  // Takes out what the next Worker keeps of these sessions. Called last, when the controller has ended.
+  Holdings TakeHoldings(std::set<SessionId> sessions);
   // Called before it is dropped because its controller has ended: no device may wait for other hosts any more.
   void Abandon(const absl::Status& why) { runner_.AbortLaunches(why); }
   uint64_t last_launch() const { return runner_.last_launch(); }

@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/controller/hosts/settlement.h"
 #include "pathways/controller/testing/test_cluster.h"
 #include "pathways/session/program_store.h"
@@ -17,17 +19,20 @@ namespace {
 using controller::Settlement;
 using controller::TestCluster;
 using ::pathways::v1::SessionRequest;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class SettledTest : public ::testing::Test {
  protected:
-  SettledTest() {
+  // `restorable`: the client is told first.
+  explicit SettledTest(bool restorable = false) {
     cluster_.Open();
     ServedSession::Owner owner;
     owner.on_unsent = [] {};
     owner.on_resumed = [] {};
     owner.on_broken = [](const absl::Status& status) { ADD_FAILURE() << status; };
     served_ = std::make_shared<ServedSession>(cluster_.cluster.get(), &programs_, std::exchange(cluster_.session, nullptr),
-                                              ServedSession::Client{{}, true, false}, std::move(owner));
+                                              ServedSession::Client{{}, true, false, restorable}, std::move(owner));
     session_ = served_->id().v;
   }
   ~SettledTest() override {
@@ -140,6 +145,124 @@ TEST_F(SettledTest, ARunIsSettledWhenItsClientHasItsResult) {
   EXPECT_EQ(Told().others_size(), 2) << "of the question, whose answer is not acknowledged";
   Acknowledge();
   EXPECT_GT(Told().up_to(), run);
+}
+
+class ToldSettledTest : public SettledTest {
+ protected:
+  ToldSettledTest() : SettledTest(true) {}
+
+  // Returns the requests of which the client is told now, and sends the event.
+  ::pathways::v1::SettledRequests News() {
+    served_->TellSettled();
+    ::pathways::v1::SettledRequests news;
+    net::ResumableStream& stream = served_->stream();
+    while (stream.has_unsent()) {
+      for (const auto* message : stream.Take(1 << 20).messages) {
+        ::pathways::v1::SessionEvent event;
+        EXPECT_TRUE(event.ParseFromString(message->header));
+        if (event.has_settled()) news = event.settled();
+      }
+    }
+    return news;
+  }
+  uint64_t Assemble(Handle result, Handle from) {
+    SessionRequest request;
+    request.mutable_assemble()->add_results(result);
+    request.mutable_assemble()->add_arrays(from);
+    ToProto(TestCluster::Single(0, {1, 4}), request.mutable_assemble()->add_specs());
+    return Take(request);
+  }
+};
+
+TEST_F(ToldSettledTest, HostsAreToldWhenTheClientKnows) {
+  MakeWhole(1, 31);
+  EXPECT_EQ(News().ranges_size(), 0) << "too few to be told";
+  MakeWhole(32, 32);
+  EXPECT_THAT(News().ranges(), ElementsAre(1, 64));
+  MakeWhole(33, 100);
+  EXPECT_EQ(cluster_.workers[0]->settled[session_].up_to(), 0u) << "the client has not acknowledged the news";
+  Acknowledge();
+  MakeWhole(101, 101);
+  EXPECT_EQ(cluster_.workers[0]->settled[session_].up_to(), 64u);
+  EXPECT_THAT(News().ranges(), ElementsAre(65, 202));
+}
+
+TEST_F(ToldSettledTest, TheClientIsToldTheNamesThatItCannotDerive) {
+  MakeWhole(1, 40);
+  const uint64_t single = Assemble(900, 5);  // the array of request 9 by another handle
+  MakeWhole(41, 41);
+  const auto news = News();
+  EXPECT_THAT(news.ranges(), ElementsAre(1, single + 2)) << "in the order of their requests";
+  const uint64_t name = *RequestName{SessionId(session_), 9, 0, false}.Number();
+  EXPECT_THAT(news.names(), ElementsAre(900, name));
+}
+
+// Another controller would carry out the first request again, and make the array. It would have the name twice.
+TEST_F(ToldSettledTest, ARequestWhoseResultMayBeAnEarlierArrayIsSettledAfterThatOne) {
+  const uint64_t pending = Make(1);
+  const uint64_t shares = Assemble(900, 1);
+  MakeWhole(2, 50);
+  EXPECT_THAT(News().ranges(), ElementsAre(shares + 1, shares + 98));
+  SendBuffer(1);
+  MakeWhole(51, 90);
+  EXPECT_THAT(News().ranges(), ElementsAre(pending, shares, shares + 99, shares + 179)) << "ranges that meet are one";
+}
+
+// The client keeps no request that no controller will carry out again.
+TEST_F(ToldSettledTest, ARestoredSessionTellsThatAllOtherRequestsAreSettled) {
+  ServedSession::RestorePart part;
+  for (uint64_t number : {3, 7}) {
+    auto& made = *part.requests.Add()->mutable_make_error_array();
+    made.set_result(number);
+    ToProto(TestCluster::Single(0, {1, 4}), made.mutable_spec());
+    ToProto(absl::OutOfRangeError("too large"), made.mutable_error());
+    part.restore.add_numbers(number);
+    part.payloads.emplace_back();
+  }
+  part.restore.set_last_request(10);
+  std::vector<ServedSession::RestorePart> parts;
+  parts.push_back(std::move(part));
+  absl::Status restored = absl::UnknownError("not yet");
+  served_->Restore(std::move(parts), [&](absl::Status status) { restored = std::move(status); });
+  cluster_.Run();
+  EXPECT_TRUE(restored.ok()) << restored;
+  EXPECT_EQ(served_->carried_out(), 9u);
+  EXPECT_THAT(News().ranges(), ElementsAre(1, 2, 4, 6, 8, 9));
+}
+
+TEST_F(ToldSettledTest, ARestoredArrayCannotHaveTheNameOfOneThatIsStillToBeMade) {
+  const uint64_t last = 9;
+  for (uint64_t request : {uint64_t{3}, last + 1}) {
+    ServedSession::RestorePart part;
+    part.requests.Add()->mutable_destruct();
+    part.restore.add_numbers(3);
+    part.payloads.emplace_back();
+    auto& array = *part.restore.add_arrays();
+    array.set_handle(1'000 + request);
+    array.set_name(*RequestName{SessionId(session_), request, 0, false}.Number());
+    part.restore.set_last_request(last + 1);
+    std::vector<ServedSession::RestorePart> parts;
+    parts.push_back(std::move(part));
+    absl::Status restored;
+    served_->Restore(std::move(parts), [&](absl::Status status) { restored = std::move(status); });
+    cluster_.Run();
+    EXPECT_TRUE(absl::IsInvalidArgument(restored)) << restored;
+  }
+}
+
+TEST_F(ToldSettledTest, SomeRequestsCannotBeCarriedOutByAnotherController) {
+  ServedSession::RestorePart part;
+  part.requests.Add()->mutable_save()->set_location("/tmp");
+  part.restore.add_numbers(3);
+  part.payloads.emplace_back();
+  part.restore.set_last_request(4);
+  std::vector<ServedSession::RestorePart> parts;
+  parts.push_back(std::move(part));
+  absl::Status restored;
+  served_->Restore(std::move(parts), [&](absl::Status status) { restored = std::move(status); });
+  cluster_.Run();
+  EXPECT_TRUE(absl::IsUnavailable(restored));
+  EXPECT_THAT(std::string(restored.message()), HasSubstr("arrays were on their way to or from files"));
 }
 
 }  // namespace

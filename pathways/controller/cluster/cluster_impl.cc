@@ -68,11 +68,11 @@ void ClusterImpl::MakeSessions() {
   sessions_ = std::make_unique<SessionRegistry>(fabric_.get(), context_->clock(), [weak = weak_from_this()](SessionId session) {
     if (auto self = weak.lock()) self->OnSessionEnded(session);
   });
+  former_sessions_ = std::make_unique<FormerSessions>(*context_, fabric_.get(), sessions_.get());
   slices_ = std::make_unique<Slices>(fabric_.get(), options_.virtual_devices, context_->timers(), &strand_,
                                      [this](SessionId session) { return sessions_->Find(session); });
   client_sessions_ = std::make_unique<ClientSessions>(
-      *context_,
-      ClientSessions::Parts{fabric_.get(), housekeeping_.get(), observation_.get(), sessions_.get(), slices_.get()},
+      *context_, ClientSessions::Parts{fabric_.get(), housekeeping_.get(), observation_.get(), sessions_.get(), slices_.get()},
       [this] { return joiner_->CanServe(); });
 }
 
@@ -93,8 +93,9 @@ void ClusterImpl::MakeMembers() {
   members_ = std::make_unique<Membership>(
       *context_, Membership::Parts{fabric_.get(), housekeeping_.get(), reports_.get(), observation_.get(), sessions_.get()},
       [this] { slices_->TopologyChanged(); });
-  joiner_ = std::make_unique<HostJoiner>(*context_, HostJoiner::Parts{fabric_.get(), observation_.get(), links_.get(),
-                                                                      streams_.get(), certificates_.get(), members_.get()});
+  joiner_ =
+      std::make_unique<HostJoiner>(*context_, HostJoiner::Parts{fabric_.get(), observation_.get(), links_.get(), streams_.get(),
+                                                                certificates_.get(), members_.get(), former_sessions_.get()});
   links_->set_incarnation(joiner_->incarnation());
   starved_ = std::make_unique<StarvedHosts>(&options_, [this](HostId host) { return members_->hello(host).pid(); }, name_of);
   heartbeats_ = std::make_unique<Heartbeats>(*context_, links_.get(), streams_.get(), starved_.get());
@@ -145,6 +146,8 @@ absl::Status ClusterImpl::OnHostEvent(HostId host, const Event& event, Bytes pay
       fabric_->SetTakesShared(host);
       members_->Announce();
       break;
+    case Event::kHoldings:
+      return fabric_->holdings().Add(host, event.holdings());
     case Event::kDataflow:
       housekeeping_->OnFrame(host, event.dataflow(), std::move(payload));
       break;

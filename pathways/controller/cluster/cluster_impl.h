@@ -33,6 +33,7 @@
 #include "pathways/base/threads/strand.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/controller/cluster/clients/client_sessions.h"
+#include "pathways/controller/cluster/clients/former_sessions.h"
 #include "pathways/controller/cluster/clients/session_registry.h"
 #include "pathways/controller/cluster/context/cluster_context.h"
 #include "pathways/controller/cluster/links/peer_links.h"
@@ -80,6 +81,7 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void OpenSession(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) override {
     client_sessions_->Open(std::move(session), std::move(done));
   }
+  absl::Status CanRestore(SessionId session) override { return former_sessions_->CanRestore(session); }
   void SetHostCallHandler(SessionId session, std::shared_ptr<HostCallHandler> handler) override {
     sessions_->SetHostCallHandler(session, std::move(handler));
   }
@@ -208,6 +210,7 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   std::unique_ptr<Observation> observation_;
   std::unique_ptr<TraceRecording> trace_;
   std::unique_ptr<SessionRegistry> sessions_;
+  std::unique_ptr<FormerSessions> former_sessions_;
   std::unique_ptr<Slices> slices_;
   std::unique_ptr<ClientSessions> client_sessions_;
   std::unique_ptr<PeerLinks> links_;

@@ -95,6 +95,7 @@ void Fabric::RemoveHost(HostId host, const std::vector<DeviceId>& devices, const
   compiles_.FailHost(host, error);
   descriptions_.FailHost(host, error);
   settlement_.RemoveHost(host);
+  holdings_.RemoveHost(host);
 }
 
 void Fabric::Disconnect() { peers_.clear(); }

@@ -27,6 +27,7 @@
 #include "pathways/controller/hosts/device_directory.h"
 #include "pathways/controller/hosts/fetches.h"
 #include "pathways/controller/hosts/host_groups.h"
+#include "pathways/controller/hosts/host_holdings.h"
 #include "pathways/controller/hosts/host_losses.h"
 #include "pathways/controller/hosts/ops_in_flight.h"
 #include "pathways/controller/hosts/outgoing.h"
@@ -106,6 +107,7 @@ class Fabric {
   Gangs& gangs() { return gangs_; }
   HostGroups& groups() { return groups_; }
   Settlement& settlement() { return settlement_; }
+  HostHoldings& holdings() { return holdings_; }
   Fetches& fetches() { return fetches_; }
   PendingReplies<::pathways::v1::Compiled>& compiles() { return compiles_; }
   PendingReplies<::pathways::v1::Described>& descriptions() { return descriptions_; }
@@ -171,6 +173,7 @@ class Fabric {
   trace::Recorder recorder_;
   Gangs gangs_;
   HostGroups groups_{&outbox_};
+  HostHoldings holdings_;
   Fetches fetches_{&settlement_};
   PendingReplies<::pathways::v1::Compiled> compiles_;
   PendingReplies<::pathways::v1::Described> descriptions_;

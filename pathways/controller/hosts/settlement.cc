@@ -19,6 +19,7 @@ std::optional<RequestName> OfRequest(uint64_t number) {
 }  // namespace
 
 void Settlement::Open(SessionId session, std::shared_ptr<UnsettledRequests> requests) {
+  requests->OnSettled([this, session] { TellHostsOf(session); });
   sessions_[session].requests = std::move(requests);
 }
 
@@ -43,7 +44,13 @@ void Settlement::Release(HostId host, uint64_t number) {
   session.requests->Release(name->request);
   uint64_t& latest = session.not_told[host];
   latest = std::max(latest, name->request);
-  if (session.requests->settled() - session.told >= kStep) TellHosts(name->session, session);
+  TellHostsOf(name->session);
+}
+
+void Settlement::TellHostsOf(SessionId id) {
+  const auto session = sessions_.find(id);
+  if (session != sessions_.end() && session->second.requests->settled() - session->second.told >= kStep)
+    TellHosts(id, session->second);
 }
 
 // A host leaves the list when all requests of which it had commands are settled: it will be told of them.

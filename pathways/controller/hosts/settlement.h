@@ -3,7 +3,7 @@
 //
 // The settled requests cost no frame: they ride on frames for the host that go anyhow. They cost few bytes: hosts are told when kStep more
 // requests of a session are settled. So a host keeps the names of unsettled requests, of kStep more, and of those that were settled since
-// the last frame went to it.
+// the last frame went to it; and of some kStep that are done, if the client has to be told first (names/unsettled_requests.h).
 //
 // Invariants:
 //   TE-1  a host is told only of requests that are settled
@@ -47,6 +47,7 @@ class Settlement {
     uint64_t told = 0;                                    // how many requests were settled when hosts were to be told last
     absl::flat_hash_map<HostId, uint64_t> not_told = {};  // hosts, with the latest request of which a command has ended there
   };
+  void TellHostsOf(SessionId id);  // if enough more requests are settled
   void TellHosts(SessionId id, Session& session);
 
   absl::flat_hash_map<SessionId, Session> sessions_;

@@ -11,7 +11,7 @@ void UnsettledRequests::Hold(uint64_t request) {
   }
   const bool begins = request > last_;
   const auto it = begins ? open_.emplace_hint(open_.end(), request, 0) : open_.find(request);
-  if (it == open_.end()) return;
+  if (it == open_.end() || (!begins && it->second == 0)) return;
   if (begins) last_ = request;
   latest_ = request;
   holds_of_latest_ = &it->second;
@@ -21,14 +21,42 @@ void UnsettledRequests::Hold(uint64_t request) {
 void UnsettledRequests::Release(uint64_t request) {
   if (request != latest_ || holds_of_latest_ == nullptr) {
     const auto it = open_.find(request);
-    if (it == open_.end()) return;
+    if (it == open_.end() || it->second == 0) return;
     latest_ = request;
     holds_of_latest_ = &it->second;
   }
   if (--*holds_of_latest_ > 0) return;
-  open_.erase(request);
   holds_of_latest_ = nullptr;
+  if (awaits_client_) return untold_.push_back(request);
+  open_.erase(request);
   ++settled_;
+}
+
+uint64_t UnsettledRequests::done_up_to() const {
+  const auto held = std::find_if(open_.begin(), open_.end(), [](const auto& open) { return open.second > 0; });
+  return held == open_.end() ? last_ : held->first - 1;
+}
+
+UnsettledRequests::Done UnsettledRequests::TakeDone(const std::shared_ptr<UnsettledRequests>& requests) {
+  auto taken = std::exchange(requests->untold_, {});
+  std::sort(taken.begin(), taken.end());
+  Done done;
+  for (uint64_t request : taken) {
+    if (!done.ranges.empty() && done.ranges.back() + 1 == request) {
+      done.ranges.back() = request;
+    } else {
+      done.ranges.insert(done.ranges.end(), {request, request});
+    }
+  }
+  done.known = std::shared_ptr<void>(nullptr, [weak = std::weak_ptr(requests), taken = std::move(taken)](void*) {
+    if (const auto self = weak.lock()) self->Settle(taken);
+  });
+  return done;
+}
+
+void UnsettledRequests::Settle(const std::vector<uint64_t>& requests) {
+  for (uint64_t request : requests) settled_ += open_.erase(request);
+  if (on_settled_ != nullptr) on_settled_();
 }
 
 std::vector<uint64_t> UnsettledRequests::SettledAfter(size_t most) const {

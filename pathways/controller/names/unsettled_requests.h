@@ -1,17 +1,22 @@
 // UnsettledRequests: counts the holds on each request of a session. A request is held as long as commands may be sent under its names or its
 // client may be told something: by the code that carries it out, by commands that have not ended, by work that goes on later (NameScope), and by
-// answers that the client has not acknowledged. When the last hold ends, the request is settled for good. No controller will carry it out again,
-// and hosts may forget its names (worker.proto, Settled).
+// answers that the client has not acknowledged. When the last hold ends, the request is *done*. No controller will carry it out again.
+//
+// A client whose session another controller can restore keeps its requests until it knows that they are done, and would have that controller carry
+// them out again. So a done request of such a session is settled only when the client knows it: TakeDone, then the end of what it returns. All
+// other done requests are settled at once. Hosts may forget the names of settled requests (worker.proto, Settled).
 //
 // Pure.
 //
 // Invariants:
-//   NU-1  a request begins with its first hold, if it is later than all before; else a hold of a request that is not open does nothing
-//   NU-2  a settled request stays settled
+//   NU-1  a request begins with its first hold, if it is later than all before; else a hold of a request that is not held does nothing
+//   NU-2  a done request stays done, and a settled one settled
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -27,6 +32,24 @@ class UnsettledRequests {
   void Hold(uint64_t request);
   void Release(uint64_t request);
 
+  // From now on done requests are settled only when the client knows.
+  void AwaitClient() { awaits_client_ = true; }
+  // All requests up to this one are done.
+  uint64_t done_up_to() const;
+  // Returns how many requests are done, and have not been taken to be told to the client.
+  size_t untold() const { return untold_.size(); }
+  // Returns the ranges of these requests, the first and the last of each, ascending. The client knows of them when `known` ends.
+  struct Done {
+    std::vector<uint64_t> ranges;
+    std::shared_ptr<void> known;
+  };
+  static Done TakeDone(const std::shared_ptr<UnsettledRequests>& requests);
+  // All requests up to this one have begun: those that are not held are settled.
+  void Skip(uint64_t request) { last_ = std::max(last_, request); }
+
+  // Called when the client knows of done requests.
+  void OnSettled(std::function<void()> listener) { on_settled_ = std::move(listener); }
+
   // Returns how many requests have been settled.
   uint64_t settled() const { return settled_; }
   // All requests up to this one are settled.
@@ -35,7 +58,12 @@ class UnsettledRequests {
   std::vector<uint64_t> SettledAfter(size_t most) const;
 
  private:
-  std::map<uint64_t, uint64_t> open_;  // number of holds, never 0, by request
+  void Settle(const std::vector<uint64_t>& requests);
+
+  std::map<uint64_t, uint64_t> open_;  // number of holds, by request; 0: it is done, and the client does not know
+  bool awaits_client_ = false;
+  std::vector<uint64_t> untold_;
+  std::function<void()> on_settled_;
   uint64_t last_ = 0;                  // that has begun
   uint64_t settled_ = 0;
   // Most calls concern the same request as the call before.

@@ -57,6 +57,44 @@ TEST(UnsettledRequestsTest, OnlyTheLastRangesAreToldIfThereAreMany) {
   EXPECT_THAT(requests.SettledAfter(2), ElementsAre(6, 6, 8, 9));
 }
 
+TEST(UnsettledRequestsTest, ARequestIsSettledWhenItsClientKnows) {
+  const auto requests = std::make_shared<UnsettledRequests>();
+  int settled = 0;
+  requests->AwaitClient();
+  requests->OnSettled([&] { ++settled; });
+  for (uint64_t request : {1, 2, 3, 4, 5}) requests->Hold(request);
+  for (uint64_t request : {4, 2, 1}) requests->Release(request);
+  EXPECT_EQ(requests->settled_up_to(), 0u);
+  EXPECT_EQ(requests->untold(), 3u);
+  requests->Hold(1);
+  requests->Release(1);
+  EXPECT_EQ(requests->untold(), 3u) << "a done request stays done";
+  UnsettledRequests::Done first = UnsettledRequests::TakeDone(requests);
+  EXPECT_THAT(first.ranges, ElementsAre(1, 2, 4, 4));
+  EXPECT_EQ(requests->untold(), 0u);
+  requests->Release(3);
+  const UnsettledRequests::Done second = UnsettledRequests::TakeDone(requests);
+  EXPECT_THAT(second.ranges, ElementsAre(3, 3));
+  EXPECT_EQ(requests->settled(), 0u);
+  first.known = nullptr;
+  EXPECT_EQ(settled, 1);
+  EXPECT_EQ(requests->settled(), 3u);
+  EXPECT_EQ(requests->settled_up_to(), 2u) << "the client may not know of 3";
+  EXPECT_THAT(requests->SettledAfter(9), ElementsAre(4, 4));
+}
+
+TEST(UnsettledRequestsTest, RequestsThatAreSkippedAreSettled) {
+  UnsettledRequests requests;
+  requests.Hold(3);
+  requests.Hold(7);
+  requests.Skip(9);
+  EXPECT_EQ(requests.settled_up_to(), 2u);
+  EXPECT_THAT(requests.SettledAfter(9), ElementsAre(4, 6, 8, 9));
+  requests.Release(3);
+  requests.Release(7);
+  EXPECT_EQ(requests.settled_up_to(), 9u);
+}
+
 TEST(UnsettledRequestsTest, RandomHolds) {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 random(seed);

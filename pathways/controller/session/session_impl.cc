@@ -13,6 +13,7 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
     : about_(std::move(about)),
       on_end_(std::move(on_end)),
       context_(id, fabric),
+      restorer_(&context_),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
                reader_.FetchByLane(array, fetch, std::move(done));

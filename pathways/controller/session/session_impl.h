@@ -3,7 +3,8 @@
 // belongs: it may name a program of many nodes, a program of published arrays, or an executable of one node.
 //
 // The parts, by room. A part uses only parts above it, which it gets by its constructor:
-//   - context/: SessionContext (number, hosts, devices, arrays), SessionLanes, PendingReads (requests that wait for arrays), RunResults
+//   - context/: SessionContext (number, hosts, devices, arrays), SessionRestorer, SessionLanes, PendingReads (requests that wait
+//     for arrays), RunResults
 //   - arrays/: HostBufferStore (bytes that clients send apart from requests), ArrayMaker, ArrayRearranger, ArrayCopier, ArrayReader,
 //     ArrayFiles
 //   - executables/: ExecutableTable, SessionFunctions (Python on hosts), SessionExecutables
@@ -36,6 +37,7 @@
 #include "pathways/controller/session/context/run_results.h"
 #include "pathways/controller/session/context/session_context.h"
 #include "pathways/controller/session/context/session_lanes.h"
+#include "pathways/controller/session/context/session_restorer.h"
 #include "pathways/controller/session/executables/executable_table.h"
 #include "pathways/controller/session/executables/session_executables.h"
 #include "pathways/controller/session/executables/session_functions.h"
@@ -102,6 +104,7 @@ class SessionImpl final : public Session {
   bool suspended() const override { return mover_.suspended(); }
   void WhenResumed(absl::AnyInvocable<void() &&> resumed) override { mover_.WhenResumed(std::move(resumed)); }
   SessionLanes* lane_routes() override { return &lanes_; }
+  SessionRestorer* restoration() override { return &restorer_; }
 
   void AnnounceHostBuffer(Handle handle, int64_t bytes, StatusCallback admitted) override {
     host_buffers_.Announce(handle, bytes, std::move(admitted));
@@ -177,6 +180,7 @@ class SessionImpl final : public Session {
   const session::NewSession about_;
   absl::AnyInvocable<void() &&> on_end_;
   SessionContext context_;
+  SessionRestorer restorer_;
   SessionLanes lanes_;
   PendingReads reads_;
   HostBufferStore host_buffers_;

@@ -32,7 +32,20 @@ ResumableStream::Batch ResumableStream::Take(size_t max_bytes) {
   return batch;
 }
 
-absl::Status ResumableStream::Acknowledge(uint64_t number) {
+void ResumableStream::ForEachKept(absl::FunctionRef<void(uint64_t, const Message&)> visit) const {
+  for (size_t i = 0; i < kept_.size(); ++i) visit(acknowledged_ + 1 + i, kept_[i]);
+}
+
+void ResumableStream::Restart(uint64_t number, std::deque<Message>* taken) {
+  sent_ = last_appended();
+  in_flight_bytes_ = kept_bytes_;
+  Acknowledge(number, taken).IgnoreError();  // it has been appended
+  sent_ = std::max(number, acknowledged_);
+  in_flight_bytes_ = 0;
+  received_ = 0;
+}
+
+absl::Status ResumableStream::Acknowledge(uint64_t number, std::deque<Message>* taken) {
   if (number > sent_) {
     return absl::InvalidArgumentError(
         absl::StrCat("message ", number, " is acknowledged, but the last one that was sent is ", sent_));
@@ -41,6 +54,7 @@ absl::Status ResumableStream::Acknowledge(uint64_t number) {
     const size_t size = kept_.front().cost();
     kept_bytes_ -= size;
     in_flight_bytes_ -= size;
+    if (taken != nullptr) taken->push_back(std::move(kept_.front()));
     kept_.pop_front();
   }
   return absl::OkStatus();
@@ -62,11 +76,11 @@ absl::Status ResumableStream::CheckResume(uint64_t number) const {
                                                  acknowledged_ + 1, " to ", last_appended(), " are kept here"));
 }
 
-absl::Status ResumableStream::Resume(uint64_t number) {
+absl::Status ResumableStream::Resume(uint64_t number, std::deque<Message>* taken) {
   PW_RETURN_IF_ERROR(CheckResume(number));
   sent_ = last_appended();  // the other end may acknowledge any message that was sent on the old connection
   in_flight_bytes_ = kept_bytes_;
-  PW_RETURN_IF_ERROR(Acknowledge(number));
+  PW_RETURN_IF_ERROR(Acknowledge(number, taken));
   sent_ = number;
   in_flight_bytes_ = 0;
   return absl::OkStatus();

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pathways/base/memory/bytes.h"
@@ -58,17 +59,26 @@ class ResumableStream {
   size_t in_flight_bytes() const { return in_flight_bytes_; }
 
   // --- incoming acknowledgements and messages ---
-  // Records that the other end has received all messages up to `number`.
-  absl::Status Acknowledge(uint64_t number);
+  // Records that the other end has received all messages up to `number`. `taken` gets them.
+  absl::Status Acknowledge(uint64_t number, std::deque<Message>* taken = nullptr);
+  // Visits the messages that are not acknowledged, with their numbers.
+  void ForEachKept(absl::FunctionRef<void(uint64_t number, const Message& message)> visit) const;
   // Records an arrived batch. Returns how many of its leading messages had been received before.
   absl::StatusOr<size_t> Receive(uint64_t first, size_t count);
   // Returns the number of the last message received, which is the number to acknowledge.
   uint64_t received() const { return received_; }
 
+  // Goes on with another process at the other end, which has the messages up to `number`, and counts its own from 1. REQUIRES: number <=
+  // last_appended(). `taken` gets those messages.
+  void Restart(uint64_t number, std::deque<Message>* taken = nullptr);
+  // Begins at an end that has no messages yet: those up to `number` have arrived, by another way.
+  void BeginAfter(uint64_t number) { received_ = number; }
+
   // Returns an error if Resume cannot be called with this number.
   absl::Status CheckResume(uint64_t number) const;
-  // Starts on a new connection whose other end has received messages up to `number`: later messages become unsent again.
-  absl::Status Resume(uint64_t number);
+  // Starts on a new connection whose other end has received messages up to `number`: later messages become unsent again. `taken` gets the others.
+  absl::Status Resume(uint64_t number, std::deque<Message>* taken = nullptr);
+  uint64_t acknowledged() const { return acknowledged_; }
 
  private:
   std::deque<Message> kept_;  // numbers acknowledged_ + 1, ...

@@ -16,7 +16,11 @@ constexpr float kLargest = 1 << 20;  // above this, sums would lose their distin
 class Mix final : public Workload {
  public:
   Mix(const WorkloadContext& context, const WorkloadSpec& spec)
-      : Workload(context, spec), operations_(Number("operations", 100)), reopen_(Number("reopen", 0)), until_reopen_(reopen_) {}
+      : Workload(context, spec),
+        operations_(Number("operations", 100)),
+        copies_(Number("copies", 1) != 0),
+        reopen_(Number("reopen", 0)),
+        until_reopen_(reopen_) {}
 
  private:
   void Go() override {
@@ -69,7 +73,7 @@ class Mix final : public Workload {
       case 1:
         return MakeOne();
       case 2:
-        return CopyOne();
+        return copies_ ? CopyOne() : RunOne();
       case 3:
         return DropOne();
       default:
@@ -114,6 +118,7 @@ class Mix final : public Workload {
   }
 
   int64_t operations_;
+  const bool copies_;  // between executables' devices
   const int64_t reopen_;
   int64_t until_reopen_;
   int compiling_ = 0;

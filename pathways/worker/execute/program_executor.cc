@@ -81,6 +81,30 @@ void ProgramExecutor::AbortLaunches(const absl::Status& why) {
   }
 }
 
+std::set<SessionId> ProgramExecutor::Computing() const {
+  std::set<SessionId> sessions;
+  for (const Link* at = unfinished_.after; at != &unfinished_; at = at->after) {
+    const Run& run = static_cast<const Run&>(*at);
+    if (run.started > absl::InfinitePast()) sessions.insert(run.session);
+  }
+  return sessions;
+}
+
+void ProgramExecutor::Unbegin() {
+  ObjectStore& store = arrays_->store();
+  for (const Link* at = unfinished_.after; at != &unfinished_; at = at->after) {
+    const Run& run = static_cast<const Run&>(*at);
+    if (run.started > absl::InfinitePast()) continue;
+    const size_t args = run.arg_ids.size();
+    for (size_t i = 0; i < run.args.size(); ++i) {
+      const ShardRef& arg = run.args[i];
+      const ArrayId id = run.arg_ids[i % args];
+      const int shard = run.program->shard(i / args);
+      if (arg->settled() && !arg->failed() && store.Find(id, shard) == nullptr) store.Bind(id, shard, arg, run.session);
+    }
+  }
+}
+
 v1::Examination::Launch::State ProgramExecutor::StateOf(const Run& run) {
   using Launch = v1::Examination::Launch;
   if (run.program->pending) return Launch::COMPILING;

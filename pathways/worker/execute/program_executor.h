@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "pathways/v1/examination.pb.h"
@@ -43,6 +44,10 @@ class ProgramExecutor {
   void Execute(const pathways::v1::Execute& command);
   // Ends the launches over several hosts that have begun here: the other hosts may never begin theirs.
   void AbortLaunches(const absl::Status& why);
+  // Returns the sessions of computations that have begun on the devices and not ended.
+  std::set<SessionId> Computing() const;
+  // Gives back the names of the arguments of computations that have not begun, for a Worker to which they come again.
+  void Unbegin();
   // Returns the greatest number of a launch over several hosts that has come; 0: none.
   uint64_t last_launch() const { return last_launch_; }
   // Adds the unfinished executions, oldest first, up to the limit of an answer.

@@ -33,6 +33,8 @@ class WorkerContext {
   HostId self() const { return self_; }
   trace::Recorder& recorder() { return recorder_; }
   Outbox& outbox() { return outbox_; }
+  // Goes on with the names of the Worker before.
+  void TakeHad(HadCommands had) { had_ = std::move(had); }
   HadCommands& had() { return had_; }
   const HadCommands& had() const { return had_; }
   // For callbacks that may come after the worker is gone: on the strand, they do nothing if this has expired.

@@ -12,9 +12,9 @@
 #include <memory>
 #include <utility>
 
-#include "pathways/base/threads/future.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "pathways/base/threads/future.h"
 #include "pathways/device/device.h"
 #include "pathways/worker/store/accounts.h"
 #include "pathways/worker/store/context.h"
@@ -28,15 +28,19 @@ namespace pw::worker {
 class DeviceArrays {
  public:
   // Both outlive this. `memory_limit`: bytes per device; 0: none.
-  DeviceArrays(const WorkerContext* context, device::DeviceRuntime* runtime, int64_t memory_limit)
+  // `ledger`: of the Worker before, which has left arrays; else null.
+  DeviceArrays(const WorkerContext* context, device::DeviceRuntime* runtime, int64_t memory_limit,
+               std::shared_ptr<MemoryLedger> ledger = nullptr)
       : context_(context),
         runtime_(runtime),
-        ledger_(std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
+        ledger_(ledger != nullptr ? std::move(ledger)
+                                  : std::make_shared<MemoryLedger>(static_cast<int>(runtime->devices().size()), memory_limit)),
         memory_(context, ledger_.get(), &accounts_, &hazards_) {}
   DeviceArrays(const DeviceArrays&) = delete;
 
   device::DeviceRuntime* runtime() const { return runtime_; }
   const MemoryLedger& ledger() const { return *ledger_; }
+  const std::shared_ptr<MemoryLedger>& shared_ledger() const { return ledger_; }
   ObjectStore& store() { return store_; }
   const ObjectStore& store() const { return store_; }
   Hazards& hazards() { return hazards_; }

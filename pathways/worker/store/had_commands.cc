@@ -118,6 +118,31 @@ void HadCommands::Erase(Entries& entries, uint64_t first, uint64_t last) {
     at = Erase(entries, at);
 }
 
+void HadCommands::Tie(uint64_t op, uint64_t transfer) {
+  if (Entry* const entry = Find(Kind::kOp, op)) entry->transfer = transfer;
+}
+
+std::vector<SessionId> HadCommands::sessions() const {
+  std::vector<SessionId> sessions;
+  for (const auto& [id, entries] : sessions_) sessions.push_back(id);
+  return sessions;
+}
+
+void HadCommands::KeepEnded(const std::set<SessionId>& sessions) {
+  std::vector<uint64_t> transfers;  // of Puts that are forgotten
+  for (auto& [id, entries] : sessions_) {
+    for (auto at = entries.begin(); at != entries.end();) {
+      const auto& [key, entry] = *at;
+      const bool on_lane = entry.answer != nullptr && entry.answer->event.fetched().on_lane();
+      const bool keep = sessions.contains(id) && (key.kind == Kind::kTransfer || (entry.ended && !on_lane));
+      if (!keep && entry.transfer != 0) transfers.push_back(entry.transfer);
+      at = keep ? std::next(at) : Erase(entries, at);
+    }
+  }
+  absl::erase_if(sessions_, [](const auto& session) { return session.second.empty(); });
+  for (uint64_t transfer : transfers) Forget(Kind::kTransfer, transfer);
+}
+
 void HadCommands::Settle(const v1::Settled& settled) {
   const auto session = sessions_.find(SessionId(settled.session()));
   if (session == sessions_.end()) return;

@@ -22,7 +22,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -49,6 +51,7 @@ class HadCommands {
     std::optional<double> timed = {};     // the time of a command that asked for it
     std::unique_ptr<Answer> answer = {};  // null: an op that is done, with the times above
     std::optional<uint64_t> large = {};   // its place in large_
+    uint64_t transfer = 0;                // of a Put whose bytes come in chunks
   };
 
   // Notes a name, unless its session has ended. Returns false if it is noted already.
@@ -66,6 +69,15 @@ class HadCommands {
   void Keep(Kind kind, uint64_t name, const pathways::v1::Event& event, Bytes payload = {});
   // Keeps no answer: the command is new when it comes again.
   void Forget(Kind kind, uint64_t name);
+
+  // Notes the transfer whose bytes the op awaits.
+  void Tie(uint64_t op, uint64_t transfer);
+
+  // Returns the sessions that have names here.
+  std::vector<SessionId> sessions() const;
+  // Forgets all names but those of these sessions' commands that have ended. A command that has not ended is new when it comes again, as is a fetch
+  // whose answer has gone on a lane, and may not have arrived there.
+  void KeepEnded(const std::set<SessionId>& sessions);
 
   // Forgets the names of settled requests, or of a session that has ended.
   void Settle(const pathways::v1::Settled& settled);

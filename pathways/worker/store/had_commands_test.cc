@@ -51,6 +51,37 @@ TEST(HadCommandsTest, ANameIsNewOnce) {
   EXPECT_FALSE(had.Begin(Had::kOp, HadName(1)));
 }
 
+TEST(HadCommandsTest, OnlyCommandsThatHaveEndedAreKeptForTheNextController) {
+  HadCommands had;
+  for (uint64_t request : {1, 2, 3, 4, 5}) had.Begin(Had::kOp, HadName(request));
+  had.Begin(Had::kOp, HadName(1, 0, 2));
+  had.Begin(Had::kFetch, HadName(6));
+  had.Begin(Had::kFetch, HadName(7));
+  for (uint64_t request : {3, 4}) {
+    had.Begin(Had::kTransfer, HadName(request, 1));
+    had.Tie(HadName(request), HadName(request, 1));
+  }
+  had.Done(HadName(1), 5);
+  had.Done(HadName(3), 6);
+  had.Done(HadName(1, 0, 2), 7);
+  v1::Event on_lane = FetchedEvent(HadName(6));
+  on_lane.mutable_fetched()->set_on_lane(true);
+  had.Keep(Had::kFetch, HadName(6), on_lane);
+  had.Keep(Had::kFetch, HadName(7), FetchedEvent(HadName(7)), Bytes::Copy("abcd"));
+  EXPECT_EQ(had.sessions().size(), 2u);
+  had.KeepEnded({SessionId(1)});
+  EXPECT_NE(had.Ended(Had::kOp, HadName(1)), nullptr);
+  EXPECT_NE(had.Ended(Had::kOp, HadName(3)), nullptr);
+  EXPECT_TRUE(had.Has(Had::kTransfer, HadName(3, 1)));
+  EXPECT_NE(had.Ended(Had::kFetch, HadName(7)), nullptr);
+  EXPECT_EQ(had.names(), 4);
+  EXPECT_EQ(had.kept_bytes(), 4u);
+  EXPECT_TRUE(had.Begin(Had::kOp, HadName(2))) << "it had not ended";
+  EXPECT_TRUE(had.Begin(Had::kTransfer, HadName(4, 1))) << "the Put that awaited it comes again";
+  EXPECT_TRUE(had.Begin(Had::kFetch, HadName(6))) << "its bytes may not have arrived";
+  EXPECT_EQ(had.sessions().size(), 1u);
+}
+
 TEST(HadCommandsTest, OwnNamesAndNumbersThatNameNothingAreAlwaysNew) {
   HadCommands had;
   for (const uint64_t name : {uint64_t{0}, uint64_t{1} << 63, HadName(3, 1, 1, true)}) {

@@ -31,6 +31,12 @@ class ObjectStore {
   // Visits every named shard, once for each of its names.
   void ForEach(absl::FunctionRef<void(const ShardRef&)> visit) const;
 
+  using Shards = absl::InlinedVector<std::pair<int, ShardRef>, 2>;
+  // Visits every array, with its session and its shards, or the shard that all its names yield because it is poisoned.
+  void ForEachArray(absl::FunctionRef<void(ArrayId, SessionId, const ShardRef& poison, const Shards&)> visit) const {
+    for (const auto& [array, entry] : arrays_) visit(array, entry.session, entry.poison, entry.shards);
+  }
+
   // Replaces any previous binding of the name.
   void Bind(ArrayId array, int shard, ShardRef value, SessionId session);
   // Makes all shards of the array, known and unknown, fail with `error`.
@@ -46,7 +52,7 @@ class ObjectStore {
   struct Entry {
     SessionId session;
     ShardRef poison;  // null unless poisoned
-    absl::InlinedVector<std::pair<int, ShardRef>, 2> shards;
+    Shards shards;
   };
   static ShardRef* FindIn(Entry& entry, int shard);
   static void Forget(Entry& entry);

@@ -65,6 +65,14 @@ class Shard : public std::enable_shared_from_this<Shard> {
   // Like Consume, but returns the buffer. REQUIRES: !shared().
   std::unique_ptr<device::DeviceBuffer> Take();
 
+  // Forgets the names and uses of a Worker that is gone. REQUIRES: settled.
+  void Leave() {
+    names = parked_readers = 0;
+    last_used = 0;
+    promised = false;
+    when_unread.clear();
+  }
+
   // Calls `callback` once when the shard has left pending, or now if it has.
   void OnLive(Callback callback);
   // Calls `callback` once when the shard is ready or failed, or now if it is.

@@ -1,5 +1,6 @@
-"""Kills the controller and starts another one at its address. The worker processes stay, with their devices and compiled programs: hosts get their
-places again, and serve new programs, whose results equal jax's own. A controller that was stopped meanwhile and wakes up ends, and says why."""
+"""Kills the controller and starts another one at its address. The worker processes stay, with their devices, compiled programs and arrays: hosts get
+their places again, and serve new programs, whose results equal jax's own. Programs that were running go on, and their results equal those of
+undisturbed runs, bit for bit. A controller that was stopped meanwhile and wakes up ends, and says why."""
 
 import ast
 import contextlib
@@ -39,6 +40,68 @@ for line in sys.stdin:
     print(float(np.asarray(x).sum()), flush=True)
 """
 
+# Trains on all devices of all hosts, with collectives, donated parameters, and arrays that are small, and too large for the controller. Prints a hash of
+# all that it has read. The arguments: how many steps, and those after which it waits until nothing is under way, and then for a line.
+TRAINING = """
+import hashlib, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("x",))
+rows, copies = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+n = 256
+
+@jax.jit
+def loss(p, x):
+    return jnp.mean((jnp.tanh(x @ p["w"] + p["b"]) - 1) ** 2)
+
+def step(p, x):
+    value, slope = jax.value_and_grad(loss)(p, x)
+    return jax.tree.map(lambda a, g: a - 0.1 * g, p, slope), value
+
+step = jax.jit(step, donate_argnums=0, out_shardings=(copies, copies))
+start = np.random.default_rng(0)
+p = jax.device_put({"w": start.normal(size=(n, n)).astype(np.float32), "b": start.normal(size=n).astype(np.float32)}, copies)
+read = hashlib.sha256()
+for i in range(int(sys.argv[1])):
+    x = jax.device_put(np.random.default_rng(i).normal(size=(64, n)).astype(np.float32), rows)
+    p, value = step(p, x)
+    if str(i) in sys.argv[2:]:
+        jax.block_until_ready(p)
+        print("quiet", flush=True)
+        sys.stdin.readline()
+    if i % 10 == 0:
+        read.update(np.asarray(p["w"]).tobytes())
+        print(i, flush=True)
+    elif i % 10 == 5:
+        read.update(np.asarray(value).tobytes())
+for leaf in jax.tree.leaves(p):
+    read.update(np.asarray(leaf).tobytes())
+print(read.hexdigest(), flush=True)
+"""
+
+# Uses a part of a session that no other controller can restore. Then waits, and tells the error that it reads.
+NOT_RESTORABLE = """
+import sys
+import jax, numpy as np
+from jax.experimental import colocated_python
+
+@colocated_python.colocated_python
+def f(v):
+    return v + 1
+
+cpus = colocated_python.colocated_cpu_devices(jax.devices()[:1])
+print(np.asarray(f(jax.device_put(np.arange(4.0, dtype=np.float32), cpus[0]))).tolist(), flush=True)
+x = jax.device_put(np.arange(4.0, dtype=np.float32))
+x.block_until_ready()
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    np.asarray(x)
+except jax.errors.JaxRuntimeError as error:
+    print(str(error).replace(chr(10), " "), flush=True)
+"""
+
 # Keeps the devices of all hosts busy with collectives until the cluster fails.
 BUSY = """
 import jax, jax.numpy as jnp, numpy as np
@@ -68,6 +131,14 @@ def reference(cpu):
         return np.asarray(jax.jit(f)(np.arange(32, dtype=np.float32).reshape(8, 4)))
 
 
+def has_ended(pid):
+    """Returns whether the process has ended, with its sockets. Its program is gone before these are."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 class Controllers:
     """Starts controllers by the command line of a cluster's own."""
 
@@ -82,7 +153,7 @@ class Controllers:
 
     def kill_first(self):
         os.kill(self.pid, signal.SIGKILL)
-        assert eventually(lambda: not pathlib.Path(f"/proc/{self.pid}/exe").exists())
+        assert eventually(lambda: has_ended(self.pid))
 
     def start(self, **changed):
         """Starts another controller. Returns it once it serves, with its addresses for clients and for workers."""
@@ -143,9 +214,11 @@ def test_the_hosts_of_a_killed_controller_serve_the_next_one(tmp_path, cpu):
         busy = command.program(up["address"], BUSY)
         assert busy.stdout.readline() == "ready\n", busy.communicate()[1]
         controllers.kill_first()
-        assert "UNAVAILABLE" in busy.stdout.readline()
         controllers.start(**{"listen-clients": up["address"]})
         assert eventually(lambda: formed(command)), controllers.log(0).read_text()
+        assert eventually(lambda: controllers.log(0).read_text().count("goes on here") == 2), controllers.log(0).read_text()
+        ask(first)
+        assert first.stdout.readline() == f"{float(np.arange(32).sum())}\n"
         after = hosts(command)
         assert {name: host["pid"] for name, host in after.items()} == {name: host["pid"] for name, host in before.items()}
         again, same_devices = check(command, up["address"], cpu)
@@ -154,8 +227,76 @@ def test_the_hosts_of_a_killed_controller_serve_the_next_one(tmp_path, cpu):
             log = (pathlib.Path(up["logs"]) / f"{name}.log").read_text()
             assert "This worker keeps everything for 10m" in log and "has outlived its controller, and is not compiled again" in log, log
         assert all(event["text"].endswith("arrays") for event in command("status")["events"] if event["kind"] == "host joined")
+        assert busy.poll() is None, busy.communicate()
         for program in (first, busy, again):
             kill(program)
+        assert eventually(lambda: command("status")["clients"] == [])
+
+
+def train(command, address, quiet):
+    return subprocess.Popen([command.python, "-c", TRAINING, "400", *map(str, quiet)], env=dict(command.env, PATHWAYS_ADDRESS=address), text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def lines(program, given=""):
+    out, err = program.communicate(given, timeout=PATIENCE)
+    assert program.returncode == 0, out + err
+    return out.splitlines()
+
+
+@pytest.mark.parametrize("door", ["ifrt", "pjrt"])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts):
+    """On one host, controllers die while computations are under way. On two, they die between them: one may have reached only one host, and then ends
+    the session. The first one dies when the requests of the first steps are settled: by the PJRT door, those copy with a program of many nodes."""
+    moments = (100, 150, 250)
+    quiet = moments if hosts == 2 else ()
+    command = CommandLine(tmp_path / "home", PATHWAYS_COMPILE_CACHE="off", PATHWAYS_DOOR=door)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: command("down", check=False))
+        up = command("up", "--hosts", str(hosts), "--devices", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600")
+        controllers = Controllers(command, tmp_path)
+        stack.callback(controllers.stop)
+        undisturbed = lines(train(command, up["address"], quiet), "\n" * len(quiet))
+        program = train(command, up["address"], quiet)
+        stack.callback(program.kill)
+        read = []
+        for number, moment in enumerate(moments):
+            while read[-1:] != (["quiet"] if quiet else [str(moment)]):
+                read.append(program.stdout.readline().strip())
+                assert read[-1], program.communicate()[1]
+            if number == 0:
+                controllers.kill_first()
+            else:
+                controllers.started[-1].kill()
+                controllers.started[-1].wait()
+            controllers.start(**{"listen-clients": up["address"]})
+            if quiet:
+                ask(program)
+                read.append(program.stdout.readline().strip())
+        assert read + lines(program) == undisturbed
+        for number in range(3):
+            assert "goes on here" in controllers.log(number).read_text(), controllers.log(number).read_text()
+        assert eventually(lambda: command("status")["clients"] == [])
+        assert all(device["memory"]["used_bytes"] == 0 for device in command("status")["devices"]), command("status")["devices"]
+
+
+def test_a_program_that_no_other_controller_can_restore_says_why(tmp_path):
+    command = CommandLine(tmp_path / "home")
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: command("down", check=False))
+        up = command("up", "--hosts", "1", "--devices", "1", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600",
+                     "--host-python")
+        controllers = Controllers(command, tmp_path)
+        stack.callback(controllers.stop)
+        program = command.program(up["address"], NOT_RESTORABLE)
+        assert program.stdout.readline() == "[1.0, 2.0, 3.0, 4.0]\n", program.communicate()[1]
+        assert program.stdout.readline() == "ready\n", program.communicate()[1]
+        controllers.kill_first()
+        ask(program)
+        words = program.stdout.readline()
+        assert "UNAVAILABLE" in words and "because it has run Python functions on hosts" in words, words
+        kill(program)
 
 
 class BehindNetworks:

@@ -39,8 +39,7 @@ ClientSessions::ClientSessions(ClusterContext context, const Parts& parts, std::
       slices_(parts.slices),
       can_serve_(std::move(can_serve)),
       quotas_(QuotasOf(context_.options().identity, slices_), context_.options().used_today) {
-  observation_->OnDeviceSeconds(
-      [this](SessionId session, double seconds) { quotas_.CountDeviceSeconds(session, seconds); });
+  observation_->OnDeviceSeconds([this](SessionId session, double seconds) { quotas_.CountDeviceSeconds(session, seconds); });
   slices_->SetQuotas([this](SessionId session, int64_t devices) { return quotas_.RoomFor(session, devices); });
 }
 
@@ -48,11 +47,13 @@ absl::StatusOr<std::shared_ptr<Session>> ClientSessions::OpenNow(session::NewSes
   if (stopped_) return absl::UnavailableError("the controller is stopping");
   const bool observer = session.observer;
   if (!observer) PW_RETURN_IF_ERROR(can_serve_());  // operators ask at any time
+  const bool restored = session.restored != 0;
   const std::string who = session.description;
   const std::string payer = session.user.empty() ? MachineOf(who) : session.user;
   auto opened = registry_->Open(std::move(session));
   if (observer) return opened;
-  observation_->Note("client connected", absl::StrCat("client ", opened->id().v, ": ", who), opened->id());
+  observation_->Note(restored ? "client restored" : "client connected", absl::StrCat("client ", opened->id().v, ": ", who),
+                     opened->id());
   observation_->CountUsage(opened->id(), payer);
   return opened;
 }
@@ -60,7 +61,7 @@ absl::StatusOr<std::shared_ptr<Session>> ClientSessions::OpenNow(session::NewSes
 void ClientSessions::Open(session::NewSession session, ResultCallback<std::shared_ptr<Session>> done) {
   const absl::StatusOr<gang::Share> wanted = gang::Changed({}, session.share);
   if (!wanted.ok()) return context_.Answer(absl::StatusOr<std::shared_ptr<Session>>(wanted.status()), std::move(done));
-  if (!session.limited()) return OpenWithin(std::move(session), *wanted, std::move(done));
+  if (!session.limited() || session.restored != 0) return OpenWithin(std::move(session), *wanted, std::move(done));
   const gang::Share share = quotas_.Lowered(session.user, *wanted);
   // The program runs with less, rather than not at all.
   if (share != *wanted && !session.share.empty() && session.tell)

@@ -33,7 +33,8 @@ SessionRegistry::SessionRegistry(Fabric* fabric, Clock* clock, std::function<voi
 
 std::shared_ptr<Session> SessionRegistry::Open(session::NewSession about) {
   const bool observer = about.observer;
-  const SessionId id(observer ? next_observer_++ : next_client_++);
+  if (about.restored != 0) Reserve(SessionId(about.restored));
+  const SessionId id(about.restored != 0 ? about.restored : observer ? next_observer_++ : next_client_++);
   auto on_end = [this, alive = std::weak_ptr<bool>(alive_), id] {
     if (alive.expired()) return;
     const auto ended = opened_.extract(id);

@@ -3,6 +3,7 @@
 // It does not own sessions: their clients do, and a session leaves the registry in its destructor. Strand-confined.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -39,6 +40,8 @@ class SessionRegistry {
 
   // Opens a session. The caller sets its share.
   std::shared_ptr<Session> Open(session::NewSession about);
+  // Gives new sessions greater numbers than this one.
+  void Reserve(SessionId session) { next_client_ = std::max(next_client_, session.v + 1); }
   // Returns null if the session has ended.
   SessionImpl* Find(SessionId session) const;
   std::vector<SessionImpl*> All() const;

@@ -94,7 +94,9 @@ void HostJoiner::Form() {
   }
   formed_ = true;
   size_t next = 0;
+  // Admit tells each of them what to keep.
   for (auto& [link, hello] : pending) Admit(link, (*hosts)[next++], std::move(hello));
+  parts_.former_sessions->OnFormed();
   parts_.members->Announce();
   PW_LOG_INFO << "the cluster has formed: " << parts_.fabric->topology().Summary();
   for (Task& task : std::exchange(when_formed_, {})) context_.Post(std::move(task));
@@ -112,7 +114,7 @@ void HostJoiner::Admit(LinkId link, HostId host, Hello hello) {
   const bool of_another = joined.has_former() && joined.epoch() < context_.options().epoch;
   if (!of_another) return parts_.observation->Note("host joined", name);
   parts_.observation->Note("host joined", absl::StrCat(name, ": it has outlived its controller, keeps ", former.programs(),
-                                                       " programs, and frees its parts of ", former.arrays(), " arrays"));
+                                                       " programs, and its parts of ", former.arrays(), " arrays"));
 }
 
 ::pathways::v1::Welcome HostJoiner::WelcomeFor(HostId host, const Hello& hello) {
@@ -127,6 +129,7 @@ void HostJoiner::Admit(LinkId link, HostId host, Hello hello) {
   welcome.set_grace_seconds(absl::ToDoubleSeconds(options.host_grace));
   welcome.set_epoch(options.epoch);
   welcome.set_controller_grace_seconds(absl::ToDoubleSeconds(options.controller_grace));
+  for (SessionId session : parts_.former_sessions->Await(host, hello)) welcome.add_kept_sessions(session.v);
   *welcome.mutable_place() = PlaceOf(parts_.fabric->topology(), seated);
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options.heartbeat_limit) / 3);
   for (DeviceId device : seated.devices) welcome.add_device_ids(device.v);

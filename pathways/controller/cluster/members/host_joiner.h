@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "pathways/base/ids.h"
 #include "pathways/base/threads/executor.h"
+#include "pathways/controller/cluster/clients/former_sessions.h"
 #include "pathways/controller/cluster/context/cluster_context.h"
 #include "pathways/controller/cluster/links/peer_links.h"
 #include "pathways/controller/cluster/members/host_certificates.h"
@@ -42,6 +43,7 @@ class HostJoiner {
     HostStreams* streams;
     HostCertificates* certificates;
     Membership* members;
+    FormerSessions* former_sessions;
   };
 
   // The parts must outlive this.

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/controller/testing/test_cluster.h"
 
 namespace pw::controller {
@@ -69,7 +70,7 @@ TEST_F(Controllers, HostsGetTheirPlacesInWhateverOrderTheyReturn) {
   std::string status;
   after.cluster->GetStatus([&](absl::StatusOr<std::string> json) { status = *json; });
   after.Run();
-  EXPECT_THAT(status, HasSubstr("'b' of island 'i': it has outlived its controller, keeps 2 programs, and frees its parts of 3 arrays"));
+  EXPECT_THAT(status, HasSubstr("'b' of island 'i': it has outlived its controller, keeps 2 programs, and its parts of 3 arrays"));
 }
 
 TEST_F(Controllers, AClusterThatHasFormedBeforeDoesNotWaitForLostHostsForEver) {
@@ -94,6 +95,121 @@ TEST_F(Controllers, AClusterThatHasNotFormedBeforeWaitsForAllItsHosts) {
   t.Add({"a", "i", 1});
   t.timers.Advance(2 * kGrace);
   EXPECT_FALSE(t.cluster->formed());
+}
+
+// A host that keeps array `Name(1)` of session 7 for the next controller, and that controller.
+class FormerSession : public Controllers {
+ protected:
+  static constexpr uint64_t kSession = 7;
+  static uint64_t Name(uint64_t request, uint64_t session = kSession) {
+    return *RequestName{SessionId(session), request, 0, false}.Number();
+  }
+  FormerSession() {
+    ClusterOptions options = Options(2);
+    options.restores_sessions = true;
+    after_ = std::make_unique<TestCluster>(0, 0, options);
+    FakeWorker::Options returning = Returning(before_.Add(kHost), kHost);
+    returning.former->add_sessions(kSession);
+    host_ = &after_->Add(returning);
+  }
+  void Report(const std::vector<uint64_t>& arrays, bool cut = false) {
+    ::pathways::v1::FromWorker message;
+    auto& report = *message.add_events()->mutable_holdings();
+    auto& shape = *report.add_shapes();
+    shape.set_dtype(static_cast<int>(buffers::DType::kU8));
+    shape.add_dims(2);
+    for (uint64_t array : arrays) {
+      report.add_arrays(array);
+      report.add_shape_of_array(0);
+    }
+    if (cut) report.add_cut_sessions(kSession);
+    report.set_last(true);
+    host_->Send(message);
+    after_->Run();
+  }
+  std::shared_ptr<Session> Open(uint64_t restored) {
+    session::NewSession wanted{"a client"};
+    wanted.restored = restored;
+    std::shared_ptr<Session> session;
+    after_->cluster->OpenSession(std::move(wanted), [&](auto opened) { session = *std::move(opened); });
+    after_->Run();
+    return session;
+  }
+  session::RestoredArray Array(Handle handle, uint64_t name) {
+    return {handle, std::make_shared<const buffers::ArraySpec>(TestCluster::Single(0, {2})), name};
+  }
+  absl::Status Ready(Session& session, Handle array) {
+    absl::Status ready = absl::UnknownError("not yet");
+    session.WhenReady({array}, [&](absl::Status status) { ready = std::move(status); });
+    after_->Run();
+    return ready;
+  }
+
+  const FakeWorker::Options kHost{"a", "i", 2};
+  TestCluster before_{0, 0, Options(1)};
+  std::unique_ptr<TestCluster> after_;
+  FakeWorker* host_ = nullptr;
+};
+
+TEST_F(FormerSession, CanBeRestoredWhenItsHostsHaveReported) {
+  EXPECT_THAT(host_->welcome.kept_sessions(), ElementsAre(kSession));
+  EXPECT_TRUE(absl::IsResourceExhausted(after_->cluster->CanRestore(SessionId(kSession))));
+  Report({Name(1)});
+  EXPECT_TRUE(after_->cluster->CanRestore(SessionId(kSession)).ok());
+  EXPECT_EQ(Open(0)->id(), SessionId(kSession + 1)) << "the number is not given again";
+  const auto session = Open(kSession);
+  EXPECT_EQ(session->id(), SessionId(kSession));
+  EXPECT_TRUE(absl::IsUnavailable(after_->cluster->CanRestore(SessionId(kSession)))) << "once";
+  after_->timers.Advance(kGrace + absl::Seconds(1));
+  for (const Command& command : host_->log) EXPECT_NE(command.release_owner().session(), kSession);
+}
+
+TEST_F(FormerSession, HasTheArraysThatItsHostsHave) {
+  Report({Name(1), Name(2), Name(3)});
+  const auto session = Open(kSession);
+  session::Restoration& restoration = *session->restoration();
+  session::RestoredArray deleted = Array(14, 0), error = Array(15, 0);
+  deleted.deleted = true;
+  error.error = absl::OutOfRangeError("too large");
+  ASSERT_TRUE(restoration.RestoreArrays({Array(11, Name(1)), Array(12, Name(1)), Array(13, Name(9)), deleted, error}).ok());
+  EXPECT_TRUE(Ready(*session, 13).ok()) << "a request may have consumed it, which is carried out again";
+  restoration.Finish({2}, 9);
+  EXPECT_TRUE(Ready(*session, 11).ok());
+  EXPECT_TRUE(Ready(*session, 12).ok());
+  EXPECT_TRUE(absl::IsDataLoss(Ready(*session, 13)));
+  EXPECT_EQ(Ready(*session, 15), absl::OutOfRangeError("too large"));
+  EXPECT_TRUE(*session->IsDeleted(14));
+  ASSERT_EQ(host_->Count(Command::kRelease), 1);
+  EXPECT_THAT(host_->log.back().release().arrays(), ElementsAre(Name(3))) << "2 is that of a request which is carried out again";
+  EXPECT_TRUE(session->Destruct({11}).ok());
+  after_->Run();
+  EXPECT_EQ(host_->Count(Command::kRelease), 1) << "it has another handle";
+  EXPECT_TRUE(session->Destruct({12}).ok());
+  after_->Run();
+  EXPECT_THAT(host_->log.back().release().arrays(), ElementsAre(Name(1)));
+}
+
+TEST_F(FormerSession, MayNameNothingOfOthersAndDescribesArraysAsTheyAre) {
+  Report({Name(1)});
+  const auto session = Open(kSession);
+  session::RestoredArray other = Array(11, Name(1, 8)), larger = Array(12, Name(1));
+  larger.spec = std::make_shared<const buffers::ArraySpec>(TestCluster::Single(0, {200}));
+  EXPECT_TRUE(absl::IsInvalidArgument(session->restoration()->RestoreArrays({other})));
+  EXPECT_TRUE(absl::IsInvalidArgument(session->restoration()->RestoreArrays({larger})));
+}
+
+TEST_F(FormerSession, IsFreedWhenItsClientDoesNotComeInTime) {
+  Report({Name(1)});
+  after_->timers.Advance(kGrace + absl::Seconds(1));
+  EXPECT_EQ(host_->Count(Command::kReleaseOwner), 1);
+  const absl::Status late = after_->cluster->CanRestore(SessionId(kSession));
+  EXPECT_TRUE(absl::IsUnavailable(late));
+  EXPECT_THAT(std::string(late.message()), HasSubstr("has not come to the next one within 1m"));
+}
+
+TEST_F(FormerSession, EndsIfAComputationWasCut) {
+  Report({Name(1)}, true);
+  EXPECT_THAT(std::string(after_->cluster->CanRestore(SessionId(kSession)).message()), HasSubstr("a computation was under way"));
 }
 
 TEST_F(Controllers, LaunchesGetGreaterNumbersThanThoseThatHostsHaveHad) {
