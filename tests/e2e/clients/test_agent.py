@@ -67,7 +67,9 @@ def test_programs_without_our_package_share_an_agent(pathways, cluster, agent, w
     # Each program is a client of the cluster; the agent is not. A client of the previous test may take a moment to disappear.
     assert eventually(lambda: len(pathways("status")["clients"]) == 2)
     for program in programs:
-        assert program.communicate("\n", timeout=PATIENCE)[1] == "" and program.returncode == 0
+        errors = program.communicate("\n", timeout=PATIENCE)[1]
+        # jaxlib's own client may end its connection before its programs are deleted, and logs that.
+        assert program.returncode == 0 and (errors == "" or "Disconnected by client" in errors), errors
     assert eventually(lambda: pathways("status")["clients"] == [])
 
 
