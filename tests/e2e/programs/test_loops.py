@@ -178,7 +178,7 @@ def test_memory_does_not_grow_with_the_turns(devices):
     before = memory()
     result = jax.block_until_ready(f(np.int32(200), large))
     assert eventually(lambda: memory()[0] < before[0] + 2 * large.nbytes), "the result only"
-    assert memory()[1] < before[0] + 100 * large.nbytes, "the arrays of the turns that are under way, not the 400 of all turns"
+    assert memory()[1] <= max(before[1], before[0] + 20 * large.nbytes), "the arrays of a few turns, not of 200; or an earlier test had more"
     del result
 
 
