@@ -95,10 +95,8 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
                  }),
       stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
-      loops_({&context_, &arrays_, &order_, &program_nodes_, &expectations_, &peers_.frames(),
-              [this](uint64_t graph) { return FindPart(graph); }}),
-      choices_({&context_, &arrays_, &order_, &program_nodes_, &expectations_, &peers_.frames(),
-                [this](uint64_t graph) { return FindPart(graph); }}),
+      loops_(MakeRunContext()),
+      choices_(MakeRunContext()),
       reports_(&context_, &peers_.frames(), environment.timers),
       moves_(&context_, &arrays_, &host_memory_, &peers_.transfers(), environment.limits.staging_bytes, &host_quota_),
       routes_(&context_, &arrays_, &host_memory_, &host_quota_, [this] { return &housekeeping_.runtime(); }),
@@ -231,8 +229,10 @@ void Worker::SetPeers(const v1::Peers& peers) {
   reports_.SetPeers(peers);
 }
 
-std::shared_ptr<const dataflow::GraphPart> Worker::FindPart(uint64_t graph) {
-  return housekeeping_.runtime().FindPart({dataflow::kControllerHost, graph});
+RunContext Worker::MakeRunContext() {
+  return {&context_, &arrays_, &order_, &program_nodes_, &expectations_, &peers_.frames(), [this](uint64_t graph) {
+            return housekeeping_.runtime().FindPart({dataflow::kControllerHost, graph});
+          }};
 }
 
 dataflow::Operators Worker::OperatorsOfPrograms() {

@@ -26,6 +26,7 @@
 #include "pathways/worker/execute/program_executor.h"
 #include "pathways/worker/execute/program_nodes.h"
 #include "pathways/worker/execute/programs.h"
+#include "pathways/worker/execute/run_context.h"
 #include "pathways/worker/execute/stacks.h"
 #include "pathways/worker/execute/tracing.h"
 #include "pathways/worker/files/array_files.h"
@@ -139,8 +140,7 @@ class Worker {
   void ReleaseOwner(SessionId session);
   Housekeeping::Duties MakeDuties();
   dataflow::Operators OperatorsOfPrograms();
-  // Returns this host's part of a graph of the controller; null if it has none.
-  std::shared_ptr<const dataflow::GraphPart> FindPart(uint64_t graph);
+  RunContext MakeRunContext();
 
   // State that the parts below share.
   WorkerContext context_;

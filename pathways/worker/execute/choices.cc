@@ -49,7 +49,7 @@ struct Choices::Choice {
   }
 };
 
-Choices::Choices(Dependencies dependencies) : of_(std::move(dependencies)) { of_.frames->SetBranchReceiver(this); }
+Choices::Choices(RunContext of) : of_(std::move(of)) { of_.frames->SetBranchReceiver(this); }
 
 Choices::~Choices() { of_.frames->SetBranchReceiver(nullptr); }
 

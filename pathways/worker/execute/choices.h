@@ -23,39 +23,22 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/dataflow/graph/graph_part.h"
 #include "pathways/v1/peer.pb.h"
 #include "pathways/v1/worker.pb.h"
-#include "pathways/worker/execute/expectations.h"
-#include "pathways/worker/execute/program_nodes.h"
-#include "pathways/worker/store/context.h"
-#include "pathways/worker/store/device_arrays.h"
-#include "pathways/worker/store/launch_order.h"
+#include "pathways/worker/execute/run_context.h"
 #include "pathways/worker/transfer/frame_channel.h"
 
 namespace pw::worker {
 
 class Choices final : private FrameChannel::BranchReceiver {
  public:
-  // All outlive this.
-  struct Dependencies {
-    WorkerContext* context;
-    DeviceArrays* arrays;
-    LaunchOrder* order;
-    ProgramNodes* nodes;
-    Expectations* expectations;
-    FrameChannel* frames;
-    // Returns this host's part of a graph of the controller, by its number; null if it has none.
-    std::function<std::shared_ptr<const dataflow::GraphPart>(uint64_t graph)> find_part;
-  };
-  explicit Choices(Dependencies dependencies);
+  explicit Choices(RunContext of);
   ~Choices() override;
 
   void Begin(const pathways::v1::BeginChoice& command);
@@ -107,7 +90,7 @@ class Choices final : private FrameChannel::BranchReceiver {
   void Finish(const ChoiceRef& choice, const absl::Status& status);
   void AnswerIfOver(const ChoiceRef& choice);
 
-  const Dependencies of_;
+  const RunContext of_;
   absl::flat_hash_map<uint64_t, ChoiceRef> choices_;  // by op
   std::map<uint64_t, std::vector<Heard>> early_;      // by op
 };

@@ -59,7 +59,7 @@ struct Loops::Loop {
   }
 };
 
-Loops::Loops(Dependencies dependencies) : of_(std::move(dependencies)) { of_.frames->SetTurnReceiver(this); }
+Loops::Loops(RunContext of) : of_(std::move(of)) { of_.frames->SetTurnReceiver(this); }
 
 Loops::~Loops() { of_.frames->SetTurnReceiver(nullptr); }
 

@@ -24,38 +24,21 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "pathways/dataflow/graph/graph_part.h"
 #include "pathways/v1/peer.pb.h"
 #include "pathways/v1/worker.pb.h"
-#include "pathways/worker/execute/expectations.h"
-#include "pathways/worker/execute/program_nodes.h"
-#include "pathways/worker/store/context.h"
-#include "pathways/worker/store/device_arrays.h"
-#include "pathways/worker/store/launch_order.h"
+#include "pathways/worker/execute/run_context.h"
 #include "pathways/worker/transfer/frame_channel.h"
 
 namespace pw::worker {
 
 class Loops final : private FrameChannel::TurnReceiver {
  public:
-  // All outlive this.
-  struct Dependencies {
-    WorkerContext* context;
-    DeviceArrays* arrays;
-    LaunchOrder* order;
-    ProgramNodes* nodes;
-    Expectations* expectations;
-    FrameChannel* frames;
-    // Returns this host's part of a graph of the controller, by its number; null if it has none.
-    std::function<std::shared_ptr<const dataflow::GraphPart>(uint64_t graph)> find_part;
-  };
-  explicit Loops(Dependencies dependencies);
+  explicit Loops(RunContext of);
   ~Loops() override;
 
   // A BeginLoop or a LoopLease.
@@ -109,7 +92,7 @@ class Loops final : private FrameChannel::TurnReceiver {
   void Finish(const LoopRef& loop);
   void AnswerIfOver(const LoopRef& loop);
 
-  const Dependencies of_;
+  const RunContext of_;
   absl::flat_hash_map<uint64_t, LoopRef> loops_;  // by op
   std::map<uint64_t, Early> early_;               // by op
 };
