@@ -10,6 +10,7 @@
 #include "pathways/base/process/open_files.h"
 #include "pathways/base/process/stop_signal.h"
 #include "pathways/base/status_macros.h"
+#include "pathways/base/threads/await.h"
 #include "pathways/bin/front_door.h"
 #include "pathways/bin/local_cluster.h"
 
@@ -34,6 +35,8 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   absl::Status outcome;
   PW_ASSIGN_OR_RETURN(std::unique_ptr<pw::LocalCluster> local,
                       pw::LocalCluster::Start(std::move(options.local), pw::StopProcess(&outcome)));
+  // Whoever reads the door's port file may connect by either door at once, and a cluster without its host lets nobody in.
+  PW_RETURN_IF_ERROR(pw::Await(local->formed()).status());
   PW_ASSIGN_OR_RETURN(auto door, pw::FrontDoor::Open(options.door, local->cluster()));
   PW_LOG_INFO << "local cluster: jax programs connect to " << door->address();
 

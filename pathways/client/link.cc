@@ -44,6 +44,7 @@ void Link::Open() {
 }
 
 void Link::Connect() {
+  not_ready_ = absl::OkStatus();
   attempt_began_ = environment_.clock->Now();
   const absl::Duration left = unreachable_since_ + patience() - attempt_began_;
   environment_.transport->Connect(
@@ -70,6 +71,7 @@ void Link::OnUnreachable(const absl::Status& reason) {
   if (gone) return End(Lost(absl::StrCat("no process listens there any more: it has ended", WhyLost())));
   if (session_ != 0)
     return End(Lost(absl::StrCat(reason.message(), "; it could not be made again within ", absl::FormatDuration(patience()))));
+  if (!not_ready_.ok()) return End(not_ready_);
   End(absl::UnavailableError(absl::StrCat("the controller at ", options_.controller, " cannot be reached: ", reason.message())));
 }
 
@@ -119,12 +121,25 @@ void Link::OnFrame(session::LinkId link, ControllerFrame frame, std::vector<Byte
       waits_for_hosts_ = absl::IsResourceExhausted(end);
       return;
     }
+    if (session_ == 0 && absl::IsUnavailable(end)) return OnNotReady(end);
     return End(Explained(end));
   }
   if (absl::Status status = Take(frame, std::move(payloads), bytes); !status.ok()) {
     End(absl::InternalError(
         absl::StrCat("the controller at ", options_.controller, " breaks the session protocol: ", status.message())));
   }
+}
+
+// A controller whose hosts are still joining refuses to open sessions.
+void Link::OnNotReady(const absl::Status& why) {
+  not_ready_ = why;
+  waits_for_hosts_ = true;
+  if (options_.retry && options_.say != nullptr && !said_not_ready_ && environment_.clock->Now() - unreachable_since_ >= kQuietTime) {
+    said_not_ready_ = true;
+    options_.say(absl::StrCat("waiting for the Pathways cluster at ", options_.controller, ", for at most ",
+                              absl::FormatDuration(options_.patience), ": ", why.message()));
+  }
+  connection_->connection().Close(why);
 }
 
 absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, size_t bytes) {
@@ -247,6 +262,7 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
   if (auto closed = std::exchange(closed_, nullptr)) std::move(closed)();
   if (owner_ == nullptr) return;
   if (session_ == 0) {
+    if (!not_ready_.ok()) return OnUnreachable(not_ready_);
     const std::string why = reason.message().empty() ? "" : absl::StrCat(" (", reason.message(), ")");
     return OnUnreachable(absl::UnavailableError(
         absl::StrCat("the process that listens there closed the connection", why, ": is it a controller?")));

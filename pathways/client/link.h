@@ -66,9 +66,10 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
     std::string controller;                       // its address
     std::string description;                      // of this client, for people
     identity::TokenSource token = {};             // identifies the client
-    absl::Duration patience = absl::Seconds(30);  // how long the controller may be out of reach before the session is open
-    bool retry = true;                            // false: `patience` is for one attempt
-    // Takes a line for the user when the connection has been lost for some seconds, or the session waits for a quota.
+    // How long the controller may be out of reach, or wait for its hosts, before the session is open.
+    absl::Duration patience = absl::Seconds(30);
+    bool retry = true;  // false: `patience` is for one attempt
+    // Takes a line for the user when the connection has been lost for some seconds, or the session waits for a quota or for hosts.
     std::function<void(const std::string&)> say = {};
     std::string remedy;                  // advice for people, at the end of the error of a lost session
     ::pathways::v1::SessionHello hello;  // further settings of a new session
@@ -125,6 +126,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   absl::Status Explained(const absl::Status& end) const;
   // Tries again, or ends, after an attempt to open or resume the session has failed.
   void OnUnreachable(const absl::Status& reason);
+  // Tries again, or ends, when the controller serves no sessions yet.
+  void OnNotReady(const absl::Status& why);
   void OnConnected(absl::StatusOr<std::unique_ptr<net::Connection>> connection);
   void OnFrame(session::LinkId link, ::pathways::v1::ControllerFrame frame, std::vector<Bytes> payloads, size_t bytes) override;
   void OnLinkClosed(session::LinkId link, const absl::Status& reason) override;
@@ -154,7 +157,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   absl::Duration controller_grace_;  // how long hosts keep the session without a controller
   std::string not_restorable_;       // why; empty: nothing prevents it
   KeptRequests kept_;
-  bool waits_for_hosts_ = false;     // the next controller has said to come again
+  bool waits_for_hosts_ = false;     // the controller has said to come again
   std::unique_ptr<Connection> connection_;
   session::LinkId next_link_ = 1;
   absl::AnyInvocable<void() &&> closed_;  // of Close
@@ -163,6 +166,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   uint64_t told_ = 0;        // the last event that was acknowledged
   size_t untold_bytes_ = 0;  // of frames that came since
   net::Counters earlier_;    // sums over earlier connections
+  absl::Status not_ready_;       // the controller's answer to the last hello; OK: it has not refused it
+  bool said_not_ready_ = false;  // to the user
   absl::Time unreachable_since_;
   absl::Time attempt_began_;
   absl::Time refused_since_ = absl::InfiniteFuture();  // no process has listened there in any attempt since

@@ -209,6 +209,34 @@ TEST_F(LinkTest, AHelloThatNobodyAnswersIsSaidAgain) {
   EXPECT_FALSE(ended.has_value());
 }
 
+TEST_F(LinkTest, AControllerWhoseHostsAreStillJoiningIsAskedAgainAndTheUserHearsOfIt) {
+  const absl::Status forming = absl::UnavailableError("the cluster has not formed yet: 0 of 1 hosts have joined");
+  const absl::Time began = clock.Now();
+  for (size_t asked = 1; said.empty(); ++asked) {
+    ASSERT_THAT(controller.peers, SizeIs(asked));
+    ASSERT_LE(clock.Now(), began + Link::kQuietTime);
+    controller.Refuse(forming);
+    executor.RunUntilIdle();
+    timers.Advance(absl::Milliseconds(500));
+    executor.RunUntilIdle();
+  }
+  EXPECT_THAT(said, ElementsAre(HasSubstr("waiting for the Pathways cluster at tcp:controller:1, for at most 30s: the cluster has not formed yet")));
+  EXPECT_FALSE(ended.has_value());
+  controller.Refuse(forming);
+  executor.RunUntilIdle();
+  timers.Advance(absl::Milliseconds(500));
+  executor.RunUntilIdle();
+  EXPECT_THAT(said, SizeIs(1));
+  Open();
+}
+
+TEST_F(LinkTest, AControllerThatIsNotReadyInTimeIsQuotedAsItIs) {
+  timers.Advance(absl::Seconds(30));
+  controller.Refuse(absl::UnavailableError("the cluster has not formed yet"));
+  executor.RunUntilIdle();
+  EXPECT_EQ(ended, absl::UnavailableError("the cluster has not formed yet"));
+}
+
 TEST_F(LinkTest, ARefusalForLackOfRoomConcernsThatConnection) {
   Open();
   Cut();

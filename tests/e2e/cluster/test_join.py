@@ -111,6 +111,21 @@ def test_a_controller_alone_serves_when_its_hosts_have_joined(command, tmp_path)
     assert [end(worker, signal.SIGTERM) for worker in workers] == [0, 0]
 
 
+@pytest.mark.parametrize("door", ["pjrt", "ifrt"])
+def test_a_program_waits_for_hosts_that_are_still_joining(command, tmp_path, door):
+    command.env["PATHWAYS_DOOR"] = door
+    up = command("up", "--no-workers")
+    program = command.program(up["address"], "import jax\nprint(len(jax.devices()), float(jax.numpy.arange(4.0).sum()))\n")
+    if door == "pjrt":  # jax's own IFRT client keeps silent while it tries again
+        while not (line := program.stderr.readline()).startswith("pathways: waiting for the Pathways cluster at "):
+            assert line, program.communicate()
+        assert "the cluster has not formed yet: 0 of 1 hosts have joined" in line
+    worker = command.start("worker", "--join", up["address"], "--devices", "2", log=tmp_path / "worker.log")
+    out, err = program.communicate(timeout=PATIENCE)
+    assert (program.returncode, out) == (0, "2 6.0\n"), out + err
+    assert end(worker, signal.SIGTERM) == 0
+
+
 def test_idle_arrays_of_a_host_that_joined_make_room(command, tmp_path):
     up = command("up", "--no-workers", "--spill")
     worker = command.start("worker", "--devices", "1", "--memory-limit", "8000000", log=tmp_path / "log")
