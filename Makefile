@@ -76,7 +76,7 @@ asan: setup
 	@cmake --preset asan && ninja -C build/asan -j$(JOBS) && \
 	  ASAN_OPTIONS=allow_user_poisoning=0:allocator_may_return_null=1 ctest --test-dir build/asan --output-on-failure -j$(JOBS)
 
-#: make asan-e2e   end-to-end tests of attacks, users, transfers and faults, on workers under the same two (TESTS="...": other tests)
+#: make asan-e2e   end-to-end tests of attacks, users, transfers and faults, on processes under the same two (TESTS="...": other tests)
 asan-e2e: wheel
 	@JOBS=$(JOBS) tools/asan_e2e.sh $(TESTS)
 

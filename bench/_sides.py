@@ -216,8 +216,6 @@ def simulated_cluster(hosts, device, islands=1, devices=4, policy=None):
     from pathways._cluster.shape import Shape
 
     with tempfile.TemporaryDirectory(prefix="bench-cluster-") as folder:
-        if observed:
-            observation["usage_file"] = pathlib.Path(folder) / "usage.sqlite"
         running = local.Cluster(Shape(islands, hosts // islands, devices), folder, "simulated", policy=policy, simulated=simulated.parse_device(device)).start()
         try:
             yield running

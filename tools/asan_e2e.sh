@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs end-to-end tests on workers under AddressSanitizer and UndefinedBehaviorSanitizer.
+# Runs end-to-end tests on controllers, workers and agents under AddressSanitizer and UndefinedBehaviorSanitizer.
 #   asan_e2e.sh [TEST...]
 #
-# All else is of build/release: the device plugin, the controller and the agent. A worker that finds an error writes a report into
-# build/asan-e2e/reports and ends. Tests may expect that a worker ends, so a report is a failure even if all tests pass.
+# The device plugin is of build/release, and the PJRT door, which is part of the program. A process that finds an error writes a report into
+# build/asan-e2e/reports and ends. Tests may expect that a process ends, so a report is a failure even if all tests pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$PWD/build/release tree=$PWD/build/asan-e2e
@@ -13,10 +13,10 @@ tests=("$@")
   tests/e2e/attacks tests/e2e/arrays/test_moves.py tests/e2e/clients/test_quotas.py tests/e2e/clients/test_security.py tests/e2e/cluster/test_crowd.py
   tests/e2e/cluster/test_slices.py tests/e2e/faults/test_worker_lost.py tests/e2e/programs/test_callbacks.py)
 cmake --preset asan-e2e >build/configure.log || { cat build/configure.log; exit 1; }
-ninja -C "$tree" -j"${JOBS:-$(nproc)}" pathways-worker
+ninja -C "$tree" -j"${JOBS:-$(nproc)}" pathways-controller pathways-worker pathways-agent pathways-local
 
 # PATHWAYS_BIN_DIR names one folder, so what is not sanitized is there too.
-for file in "$release"/bin/pathways-{agent,controller,local} "$release"/plugins/*/*.so; do ln -sfn "$file" "$tree/bin/"; done
+for file in "$release"/plugins/*/*.so; do ln -sfn "$file" "$tree/bin/"; done
 rm -rf "$tree/reports"
 mkdir -p "$tree/reports"
 # LLVM's headers poison memory that its library does not know to be poisoned. Memory of absurd sizes is an error that requests hear of. What the plugin

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import forbidden  # noqa: E402
 import layering  # noqa: E402
+import names  # noqa: E402
 import private_jax  # noqa: E402
 import prose  # noqa: E402
 import python_rooms  # noqa: E402
@@ -164,3 +165,12 @@ def test_a_tag_that_two_headers_define(tree):
     assert tags.check() == ["the invariant tag AB is defined in pathways/base/a.h and in pathways/net/b.h: rename one"]
     tree({"pathways/base/a.h": "//   AB-1  it holds\n//   AB-2  and this\n", "pathways/net/b.h": "// by AB-1 of a.h\n"})
     assert tags.check() == []
+
+
+def test_a_name_that_nothing_defines_is_found(tree, monkeypatch):
+    text = "import os\n\n\ndef f(a):\n    global made\n    made = [b for b in a]\n    return os, made, len, __file__, g\n\n\ndef top(c):\n    return c{}\n"
+    tree({"a.py": text.format("")})
+    monkeypatch.setattr(names, "_python_files", lambda: ["a.py"])
+    assert names.check() == ["a.py:4: f reads 'g', which nothing defines"]
+    tree({"a.py": text.format(" + b\n\n\ng = 1")})
+    assert names.check() == ["a.py:10: top reads 'b', which nothing defines"]
