@@ -52,7 +52,7 @@ VERDICTS = "\n\n".join((
     "In tables 1 and 2, and in figures 10 and 12 on CPU devices, this was measured for ours alone, so a side may be ahead there because it uses more processors."))
 
 
-IN_SHORT = "In short"
+IN_SHORT, VERDICTS_TITLE = "In short", "Verdicts"
 NOT_THE_PAPERS = ("k of n: the rounds that reach the target. Met and MISSED: three quarters of them do, or do not; none: no verdict. Medians of this run, on CPU devices of one machine and on simulated ones; none is a result of TPUs. docs/paper.md has their scatter, says what differs from the paper, and explains the words.")
 ATTEMPTS, NOT_ALL = "Measurements with failures, or that were replaced", "Not all there"
 
@@ -469,7 +469,7 @@ def _markdown_table(head, rows):
 
 
 def in_short(report):
-    """Returns the results in short as Markdown, for the page and for README."""
+    """Returns the results in short as Markdown. README quotes the table."""
     rates = _summary.table(report)
     return "\n\n".join([*([_markdown_table(*rates)] if rates[1] else []), "\n".join(f"- {line}" for line in _summary.sentences(report))])
 
@@ -481,7 +481,7 @@ def markdown(report, images=()):
              *(f"**{warning}**" for warning in warnings(report))]
     parts += [f"## {IN_SHORT}", in_short(report), NOT_THE_PAPERS]
     if (goals := targets_table(report))[1]:
-        parts += ["## Verdicts", count(report), VERDICTS, _markdown_table(*goals)]
+        parts += [f"## {VERDICTS_TITLE}", count(report), VERDICTS, _markdown_table(*goals)]
     if (tries := attempts_table(report))[1]:
         parts += [f"## {ATTEMPTS}", _markdown_table(*tries)]
     if (lacks := missed_table(report))[1]:

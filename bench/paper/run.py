@@ -305,11 +305,18 @@ def publish(out, report):
 QUOTED, END = "<!-- docs/paper.md, in short: written by `make paper PUBLISH=1`, not by hand -->", "<!-- to here -->"
 
 
+def section(page, title):
+    """Returns the paragraphs of a section of the page."""
+    return page.partition(f"## {title}\n\n")[2].partition("\n\n## ")[0].split("\n\n")
+
+
 def in_short(page):
-    """Returns the section of the page that README quotes."""
+    """Returns what README quotes of the page: the rates beside the rivals', how many of all targets are met and missed, and what these words mean. A stranger
+    sees the misses by their number there, and each of them on the page."""
     import _render
 
-    return page.partition(f"## {_render.IN_SHORT}\n\n")[2].partition("\n\n## ")[0]
+    rates, *_, words = section(page, _render.IN_SHORT)
+    return "\n\n".join([rates, section(page, _render.VERDICTS_TITLE)[0], words])
 
 
 def quoted(readme):

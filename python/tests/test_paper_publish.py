@@ -55,7 +55,7 @@ def test_a_report_says_which_run_each_figure_is_of():
     assert [run["command"] for run, _ in _provenance.runs(report)] == ["run 0", "run 1"], "nothing is left of the last"
 
 
-PAGE = f"# The page\n\n## {_render.IN_SHORT}\n\n- equal to jax\n\nMedians.\n\n## Verdicts\n\nall\n"
+PAGE = f"# The page\n\n## {_render.IN_SHORT}\n\n| equal to jax |\n\n- slower here\n\nMedians.\n\n## {_render.VERDICTS_TITLE}\n\n1 missed.\n\n| all |\n"
 README = f"What it is.\n\n{paper_run.QUOTED}\n- faster than jax\n{paper_run.END}\n\nMore.\n"
 
 
@@ -113,7 +113,7 @@ def test_a_page_is_published_with_its_pictures_and_a_record_of_its_verdicts(publ
     assert [picture.name for picture in (docs / "paper").iterdir()] == ["figure5.png"]
     record = json.loads((docs / "paper.json").read_text())
     assert record["commit"] == "a" and record["begun"] == "day 0, day 1" and record["page"] == paper_run.digest_of(PAGE)
-    assert paper_run.edited(docs.parent) is None and "- equal to jax\n\nMedians." in (docs.parent / "README.md").read_text()
+    assert paper_run.edited(docs.parent) is None and "\n| equal to jax |\n\n1 missed.\n\nMedians.\n" in (docs.parent / "README.md").read_text()
     monkeypatch.setattr(_code, "commit", lambda root: "a-dirty")
     assert publish(report) == 1, "its words are in no commit"
 

@@ -117,11 +117,11 @@ def test_the_page_of_the_repository_is_as_it_was_published():
 def test_a_page_or_a_quotation_that_was_edited_by_hand_is_found(tmp_path):
     (tmp_path / "docs").mkdir()
     page, readme = tmp_path / "docs" / "paper.md", tmp_path / "README.md"
-    text = f"## {_render.IN_SHORT}\n\n- equal\n\n## Verdicts"
+    text = f"## {_render.IN_SHORT}\n\n| equal |\n\nMedians.\n\n## {_render.VERDICTS_TITLE}\n\n1 missed."
     page.write_text(text)
     readme.write_text(f"before\n{paper_run.QUOTED}\n{paper_run.END}\nafter")
     paper_run.quote(readme, text)
-    assert readme.read_text() == f"before\n{paper_run.QUOTED}\n- equal\n{paper_run.END}\nafter"
+    assert readme.read_text() == f"before\n{paper_run.QUOTED}\n| equal |\n\n1 missed.\n\nMedians.\n{paper_run.END}\nafter"
     (tmp_path / "docs" / "paper.json").write_text(json.dumps({"page": paper_run.digest_of(text)}))
     assert paper_run.edited(tmp_path) is None
     readme.write_text(readme.read_text().replace("equal", "faster"))
