@@ -49,6 +49,9 @@ void DeclareCluster(ClusterFlags* options, Flags* flags) {
              "how far ahead of its work a device gets computations, in predicted time");
   flags->Add("gang-window-count", &options->cluster.gang.window_gangs, "N",
              "how many computations a device gets ahead, however long they take");
+  flags->Add("gang-lead", &options->gang_lead, "DURATION",
+             "once an island has had several clients: how long before its device is free a computation that does not fit into --gang-window is "
+             "sent ahead. Shorter: others wait less for long computations; longer: devices are idle less if predictions are wrong");
   flags->Add("gang-aging", &options->gang_aging, "DURATION",
              "with --policy=priority: waiting this long raises the priority by one");
   flags->Add("hang-limit", &options->cluster.hangs.least, "DURATION",
@@ -73,6 +76,7 @@ absl::StatusOr<controller::ClusterOptions> ClusterOptionsFrom(const ClusterFlags
   };
   cluster.wall_clock = [] { return absl::FromChrono(std::chrono::system_clock::now()); };
   cluster.gang.window_ns = absl::ToInt64Nanoseconds(options.gang_window);
+  cluster.gang.lead_ns = absl::ToInt64Nanoseconds(options.gang_lead);
   cluster.gang.aging_ns = absl::ToInt64Nanoseconds(options.gang_aging);
   PW_RETURN_IF_ERROR(gang::Scheduler::Create(cluster.gang).status());
   cluster.sequential_dispatch = options.dispatch == "sequential";

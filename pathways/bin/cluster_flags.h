@@ -20,6 +20,7 @@ struct ClusterFlags {
   bool checksum = false;
   bool spill = false;
   absl::Duration gang_window = absl::Milliseconds(10);
+  absl::Duration gang_lead = absl::Milliseconds(3);
   absl::Duration gang_aging = absl::Milliseconds(500);
 };
 

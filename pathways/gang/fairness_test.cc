@@ -73,6 +73,38 @@ TEST(Fairness, TimeIsInProportionToTheWeights) {
   ExpectShares(world.done_ns, weights);
 }
 
+// Returns the longest time that short computations of one client waited for their end, one at a time, beside a trainer's of 20 ms each, which always
+// wait. In `idle_ns`: how long the devices stood idle until the trainer's last one began.
+int64_t LongestDecode(int64_t lead_ns, const Share& share, int64_t* idle_ns) {
+  Options options = ShareOptions();
+  options.lead_ns = lead_ns;
+  World world(options);
+  world.SetShare(2, share);
+  const auto submit = [&](uint64_t client, int64_t length) { return world.Submit(client, client, {{0, {0}}}, length); };
+  int64_t longest = 0, asked = 0;
+  GangId decode;
+  for (int run = 0; run < 2000; ++run) {
+    while (world.scheduler->clients().empty() || !world.scheduler->clients().contains(ClientId(1)) ||
+           world.scheduler->clients().at(ClientId(1)).waiting < 2)
+      submit(1, 20 * kMs);
+    // It comes at another time of the trainer's computations each time.
+    if (decode == GangId() && world.now >= asked) asked = world.now, decode = submit(2, 1 * kMs);
+    if (!world.Step()) break;
+    if (decode == GangId() || !world.runs.at(decode).ended()) continue;
+    if (run > 100) longest = std::max(longest, world.now - asked);
+    asked = world.now + (run % 7) * 3 * kMs + 1, decode = GangId();
+  }
+  *idle_ns = world.now - world.done_ns.at(1) - world.done_ns.at(2);
+  return longest;
+}
+
+TEST(Fairness, AShortComputationWaitsForTheRestOfALongOneAndNotForTwo) {
+  int64_t idle = 0;
+  EXPECT_LE(LongestDecode(3 * kMs, {.weight = 8}, &idle), (20 + 3 + 1) * kMs);
+  EXPECT_EQ(idle, 0);
+  EXPECT_GT(LongestDecode(kSecond, {.weight = 8}, &idle), 40 * kMs) << "if two are always granted ahead";
+}
+
 TEST(Fairness, AWeightCanBeChangedOnTheRun) {
   World world(ShareOptions());
   Closed clients(&world, {1 * kMs, 2 * kMs}, 40);

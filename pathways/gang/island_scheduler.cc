@@ -8,18 +8,21 @@
 
 namespace pw::gang {
 
-IslandScheduler::IslandScheduler(const Options& options, std::unique_ptr<Policy> policy, const CostModel* costs)
+IslandScheduler::IslandScheduler(const Options& options, std::unique_ptr<Policy> policy, const CostModel* costs,
+                                 const int64_t* now_ns)
     : window_ns_(options.window_ns),
       window_gangs_(std::max(1, options.window_gangs)),
+      lead_ns_(options.lead_ns),
       policy_(std::move(policy)),
-      costs_(costs) {}
+      costs_(costs),
+      now_ns_(now_ns) {}
 
 LaneId IslandScheduler::Lane(absl::Span<const DeviceId> devices) {
   const LaneId lane = partition_.Lane(devices, [&](Partition::Atom from, Partition::Atom to) {
-    while (atoms_.size() <= to) atoms_.push_back({0, 0, MakeOrdered<std::pair<Key, LaneId>>()});
+    while (atoms_.size() <= to) atoms_.push_back({.waiting = MakeOrdered<std::pair<Key, LaneId>>()});
     atoms_[to] = atoms_[from];
   });
-  while (atoms_.size() < partition_.atoms()) atoms_.push_back({0, 0, MakeOrdered<std::pair<Key, LaneId>>()});
+  while (atoms_.size() < partition_.atoms()) atoms_.push_back({.waiting = MakeOrdered<std::pair<Key, LaneId>>()});
   if (lane.v == lanes_.size()) {
     LaneState& state = lanes_.emplace_back();
     state.heads = MakeOrdered<std::pair<Key, ClientId>>();
@@ -41,7 +44,10 @@ void IslandScheduler::Enqueue(const Work& work) {
   const Key key{policy_->GangRank(work.id.v, work.submitted_ns), !work.inputs_complete, work.id.v};
   const Item item{work.client, work.lane, work.executable, key};
   Client& client = clients_[work.client];
-  if (client.gangs++ == 0) policy_->OnActive(work.client);  // it has no queues yet, so none needs a new rank
+  if (client.gangs++ == 0) {
+    policy_->OnActive(work.client);  // it has no queues yet, so none needs a new rank
+    known_.insert(work.client);
+  }
   Queue(items_.insert({work.id, item}).first->second);
 }
 
@@ -119,9 +125,26 @@ void IslandScheduler::Update(LaneId id) {
 void IslandScheduler::WakeFirst(LaneId id) {
   for (Partition::Atom atom : partition_.atoms_of(id)) {
     if (atoms_[atom].waiting.empty()) continue;
-    const LaneId first = atoms_[atom].waiting.begin()->second;
-    if (!std::exchange(lanes_[first.v].dirty, true)) dirty_.push_back(first);
+    MarkDirty(atoms_[atom].waiting.begin()->second);
   }
+}
+
+void IslandScheduler::MarkDirty(LaneId lane) {
+  if (!std::exchange(lanes_[lane.v].dirty, true)) dirty_.push_back(lane);
+}
+
+void IslandScheduler::Advance() {
+  if (*now_ns_ < wake_ns_) return;
+  wake_ns_ = kNever;
+  for (LaneId lane : std::exchange(early_, {})) {
+    lanes_[lane.v].early = false;
+    MarkDirty(lane);
+  }
+}
+
+void IslandScheduler::Forget(ClientId client) {
+  known_.erase(client);
+  policy_->Forget(client);
 }
 
 bool IslandScheduler::IsFirst(LaneId id) const {
@@ -130,27 +153,37 @@ bool IslandScheduler::IsFirst(LaneId id) const {
                      [&](Partition::Atom atom) { return atoms_[atom].waiting.begin()->second == id; });
 }
 
-bool IslandScheduler::HasRoom(LaneId id, int64_t predicted_ns) const {
-  const absl::Span<const Partition::Atom> atoms = partition_.atoms_of(id);
-  return std::all_of(atoms.begin(), atoms.end(), [&](Partition::Atom atom) {
-    return atoms_[atom].outstanding_gangs < window_gangs_ || atoms_[atom].outstanding_ns + predicted_ns <= window_ns_;
-  });
+// Returns the time from which the lane's devices have room for a gang of this length. kNever: not before the end of another gang.
+int64_t IslandScheduler::RoomAt(LaneId id, int64_t predicted_ns) const {
+  const bool shared = known_.size() > 1;
+  int64_t at = 0;
+  for (Partition::Atom atom : partition_.atoms_of(id)) {
+    const AtomState& state = atoms_[atom];
+    if (state.outstanding_gangs == 0 || state.outstanding_ns + predicted_ns <= window_ns_) continue;
+    if (state.outstanding_gangs >= window_gangs_) return kNever;
+    if (shared) at = std::max(at, state.free_ns - lead_ns_);
+  }
+  return at;
 }
 
 void IslandScheduler::Grant(Item& item) {
   item.state = State::kGranted;
   item.predicted_ns = costs_->Predict(item.executable);
   for (Partition::Atom atom : partition_.atoms_of(item.lane)) {
-    atoms_[atom].outstanding_ns += item.predicted_ns;
-    ++atoms_[atom].outstanding_gangs;
+    AtomState& state = atoms_[atom];
+    state.outstanding_ns += item.predicted_ns;
+    ++state.outstanding_gangs;
+    state.free_ns = std::max(state.free_ns, *now_ns_) + item.predicted_ns;
   }
   Rerank(item.client, [&] { return policy_->OnGrant(item.client, DeviceTime(item, item.predicted_ns)); });
 }
 
 void IslandScheduler::ReturnRoom(const Item& item) {
   for (Partition::Atom atom : partition_.atoms_of(item.lane)) {
-    atoms_[atom].outstanding_ns -= item.predicted_ns;
-    --atoms_[atom].outstanding_gangs;
+    AtomState& state = atoms_[atom];
+    state.outstanding_ns -= item.predicted_ns;
+    --state.outstanding_gangs;
+    state.free_ns = *now_ns_ + state.outstanding_ns;
   }
   WakeFirst(item.lane);
 }
@@ -238,7 +271,12 @@ void IslandScheduler::DecideLane(LaneId id, Decide decide) {
   while (lane.held == GangId() && !lane.heads.empty() && IsFirst(id)) {
     const GangId gang(lane.heads.begin()->first.sequence);
     Item& item = items_.at(gang);
-    if (!HasRoom(id, costs_->Predict(item.executable))) return;
+    if (const int64_t at = RoomAt(id, costs_->Predict(item.executable)); at > *now_ns_) {
+      if (at == kNever) return;
+      if (!std::exchange(lane.early, true)) early_.push_back(id);
+      wake_ns_ = std::min(wake_ns_, at);
+      return;
+    }
     const Decision decision = decide(gang);
     Unqueue(item);
     if (decision == Decision::kHold) {

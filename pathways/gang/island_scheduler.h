@@ -12,7 +12,7 @@
 // Why this cannot deadlock. Number the grants by their place in the order.
 //   - Only eligible gangs come here. So a granted gang waits only for inputs made by earlier grants, and for its devices to
 //     launch earlier grants. The earliest grant that is not done waits for nothing. Hence granted gangs end, and windows empty.
-//   - A waiting gang waits for room, which granted gangs free when they end, and for gangs of lower rank. The waiting gang of the
+//   - A waiting gang waits for room, which granted gangs free when they end, if not before, and for gangs of lower rank. The waiting gang of the
 //     lowest rank waits for room alone, so it is granted. By induction all are granted. No gang is overtaken for ever (policy.h,
 //     PO-2).
 //   - A gang on several islands that could be granted here is held, until it can be granted in all. It stays before all others of
@@ -22,18 +22,24 @@
 // Windows. A device has room for a gang in two cases. Fewer than Options::window_gangs of its granted gangs are not done. Or
 // their predicted time, together with the new gang's, stays within Options::window_ns.
 //
+// Long gangs. A gang that fits by their number only is granted early for one reason: its device must not stand idle between two
+// gangs. If it were granted at once, a client that comes meanwhile would wait for two long gangs of another client, and not for
+// the rest of one. So if the island has had several clients, such a gang waits until the device is predicted to be free within
+// Options::lead_ns. RoomAt() tells the time, and Advance() says that it has come. A gang that ends early frees its room as always.
+//
 // Cost. A decision takes a few operations on ordered sets for each atom (partition.h) of the lane: O(atoms * log waiting), for
 // any number of devices. comparisons() counts them.
 //
 // Invariants:
 //   IS-1  of two gangs that share a device, the one that comes first by rank is granted first; held gangs come before all others
-//   IS-2  after Pump no gang waits that could be granted
+//   IS-2  after Pump no gang waits that could be granted, and none can before WakeAt unless another one ends
 //   IS-3  a device's outstanding time is the sum of the predictions of the gangs granted on it and not finished
-// Pure: strand-confined, no clock.
+// Pure: strand-confined, no clock; the Scheduler tells the time.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <set>
 #include <vector>
@@ -65,8 +71,8 @@ class IslandScheduler {
   // not call this scheduler.
   using Decide = absl::FunctionRef<Decision(GangId)>;
 
-  // `costs` outlives this.
-  IslandScheduler(const Options& options, std::unique_ptr<Policy> policy, const CostModel* costs);
+  // `costs` and the time `now_ns` outlive this. The time never goes back.
+  IslandScheduler(const Options& options, std::unique_ptr<Policy> policy, const CostModel* costs, const int64_t* now_ns);
 
   // Returns the lane of these devices; makes it if it is new. Call it once per executable, not per gang.
   LaneId Lane(absl::Span<const DeviceId> devices);
@@ -93,7 +99,13 @@ class IslandScheduler {
   // Sets the client's weight and priority in the policy.
   void SetShare(ClientId client, const Share& share);
   // Forgets the policy's state of a client that will not come back.
-  void Forget(ClientId client) { policy_->Forget(client); }
+  void Forget(ClientId client);
+
+  // The time at which Advance may give a waiting gang room; kNever: none waits for a time.
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  int64_t WakeAt() const { return wake_ns_; }
+  // Looks again at gangs that wait for their device to be almost free. The next Pump grants them.
+  void Advance();
 
   // Calls `decide` for each gang that may be granted, until none is left.
   void Pump(Decide decide);
@@ -130,11 +142,13 @@ class IslandScheduler {
     Key first;
     GangId held;
     bool dirty = false;
+    bool early = false;  // in early_
     bool lost = false;
   };
   struct AtomState {
     int64_t outstanding_ns = 0;
     int outstanding_gangs = 0;
+    int64_t free_ns = 0;      // the predicted time at which all of these are done
     Ordered<std::pair<Key, LaneId>> waiting;  // lanes with waiting or held gangs, by their first gang
   };
   enum class State { kQueued, kHeld, kGranted };
@@ -165,7 +179,8 @@ class IslandScheduler {
   void Update(LaneId lane);
   void WakeFirst(LaneId lane);
   bool IsFirst(LaneId lane) const;
-  bool HasRoom(LaneId lane, int64_t predicted_ns) const;
+  int64_t RoomAt(LaneId lane, int64_t predicted_ns) const;
+  void MarkDirty(LaneId lane);
   void Grant(Item& item);
   void ReturnRoom(const Item& item);
   void Erase(absl::flat_hash_map<GangId, Item>::iterator it);
@@ -173,8 +188,10 @@ class IslandScheduler {
 
   const int64_t window_ns_;
   const int window_gangs_;
+  const int64_t lead_ns_;
   const std::unique_ptr<Policy> policy_;
   const CostModel* const costs_;
+  const int64_t* const now_ns_;
   const std::unique_ptr<uint64_t> comparisons_ = std::make_unique<uint64_t>(0);
   Partition partition_;
   std::vector<LaneState> lanes_;
@@ -183,6 +200,9 @@ class IslandScheduler {
   absl::flat_hash_map<ClientId, Client> clients_;
   absl::flat_hash_set<DeviceId> lost_;
   std::deque<LaneId> dirty_;  // lanes whose first gang may have become grantable
+  absl::flat_hash_set<ClientId> known_;  // clients that have had gangs here
+  std::vector<LaneId> early_;            // lanes whose first gang waits for its devices to be almost free
+  int64_t wake_ns_ = kNever;             // no later than the first time at which one of these may have room
 };
 
 }  // namespace pw::gang

@@ -9,9 +9,9 @@ namespace pw::gang {
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const Options& options) {
   if (auto policy = MakePolicy(options); !policy.ok()) return policy.status();
-  if (options.window_gangs < 1 || options.window_ns < 0 || options.default_cost_ns < 0 || options.aging_ns < 1) {
+  if (options.window_gangs < 1 || options.window_ns < 0 || options.lead_ns < 0 || options.default_cost_ns < 0 || options.aging_ns < 1) {
     return absl::InvalidArgumentError(absl::StrCat("a scheduling window of ", options.window_gangs, " gangs and ",
-                                                   options.window_ns, " ns, default cost ", options.default_cost_ns,
+                                                   options.window_ns, " ns, a lead of ", options.lead_ns, " ns, default cost ", options.default_cost_ns,
                                                    " ns and aging ", options.aging_ns,
                                                    " ns: at least one gang must fit, and times cannot be negative"));
   }
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(const Options& opti
 IslandScheduler& Scheduler::Island(IslandId id) {
   std::unique_ptr<IslandScheduler>& island = islands_[id];
   if (island == nullptr) {
-    island = std::make_unique<IslandScheduler>(options_, *MakePolicy(options_), &costs_);  // checked in Create
+    island = std::make_unique<IslandScheduler>(options_, *MakePolicy(options_), &costs_, &now_ns_);  // checked in Create
     for (const auto& [client, stats] : clients_) island->SetShare(client, stats.share);
   }
   return *island;
@@ -35,6 +35,7 @@ const IslandScheduler* Scheduler::island(IslandId id) const {
 LaneId Scheduler::Lane(IslandId island, absl::Span<const DeviceId> devices) { return Island(island).Lane(devices); }
 
 GangId Scheduler::Submit(const Gang& gang, int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
   const GangId id(next_gang_++);
   const bool usable = std::all_of(gang.places.begin(), gang.places.end(),
                                   [&](const Place& place) { return Island(place.island).usable(place.lane); });
@@ -159,7 +160,8 @@ void Scheduler::ForgetIfOver(ClientId client) {
   for (auto& [id, island] : islands_) island->Forget(client);
 }
 
-void Scheduler::OnDone(GangId id, std::optional<int64_t> measured_ns) {
+void Scheduler::OnDone(GangId id, std::optional<int64_t> measured_ns, int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
   auto it = records_.find(id);
   if (it == records_.end()) return;
   if (it->second.granted && measured_ns.has_value()) {
@@ -223,6 +225,21 @@ void Scheduler::SetShare(ClientId client, const Share& share) {
   clients_[client].share = share;
   for (auto& [id, island] : islands_) {
     island->SetShare(client, share);
+    dirty_.push_back(id);
+  }
+  Pump();
+}
+
+int64_t Scheduler::WakeAt() const {
+  int64_t first = IslandScheduler::kNever;
+  for (const auto& [id, island] : islands_) first = std::min(first, island->WakeAt());
+  return first;
+}
+
+void Scheduler::Advance(int64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  for (auto& [id, island] : islands_) {
+    island->Advance();
     dirty_.push_back(id);
   }
   Pump();

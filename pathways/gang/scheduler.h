@@ -75,7 +75,7 @@ class Scheduler {
   // Ends a client: removes its gangs that have not been granted, and lets the others finish. Forgets its share after the last one.
   void Cancel(ClientId client);
   // Ends a gang, granted or not. `measured_ns`: its duration, or nullopt if it failed. Unknown gangs are ignored.
-  void OnDone(GangId gang, std::optional<int64_t> measured_ns);
+  void OnDone(GangId gang, std::optional<int64_t> measured_ns, int64_t now_ns);
   // Removes all gangs on these devices, which may lie in several islands.
   void OnDevicesLost(absl::Span<const DeviceId> devices);
   // Lets gangs use these devices again: a host has taken their seats.
@@ -87,6 +87,11 @@ class Scheduler {
   int64_t PredictCost(ExecutableId executable) const { return costs_.Predict(executable); }
   bool HasMeasured(ExecutableId executable) const { return costs_.Knows(executable); }
 
+  // Returns the time at which a waiting gang may be granted although none ends (island_scheduler.h, Long gangs); the caller should
+  // call Advance then. IslandScheduler::kNever: none waits for a time.
+  int64_t WakeAt() const;
+  // Says that it is so late.
+  void Advance(int64_t now_ns);
   // Returns the gangs granted since the last call, in order. Some may be gone already.
   std::vector<GangId> TakeGrants();
   // Returns the gangs removed since the last call, granted or not, because one of their devices was lost. A gang that lost devices in
@@ -128,6 +133,7 @@ class Scheduler {
 
   const Options options_;
   CostModel costs_;
+  int64_t now_ns_ = 0;  // the latest time that was passed in
   uint64_t next_gang_ = 1;
   uint64_t grants_total_ = 0;
   Records records_;

@@ -37,6 +37,7 @@ Options RandomOptions(Dice& dice) {
   options.policy = PolicyNames()[dice.In(0, 3)];
   options.window_gangs = static_cast<int>(dice.In(1, 4));
   options.window_ns = dice.In(0, 3000) * kUs;
+  options.lead_ns = dice.In(0, 3000) * kUs;
   options.default_cost_ns = dice.In(0, 2000) * kUs;
   options.aging_ns = 5'000 * kUs;
   return options;

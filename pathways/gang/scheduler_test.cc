@@ -130,7 +130,7 @@ TEST(Scheduler, AFailedGangFreesItsConsumersAndCostsNothing) {
   World world(With("share", 1));
   const GangId a = world.Submit(1, 1, {{0, {0}}}, kMs);
   const GangId b = world.Submit(1, 1, {{0, {0}}}, kMs, {a});
-  world.scheduler->OnDone(a, std::nullopt);
+  world.scheduler->OnDone(a, std::nullopt, world.now);
   EXPECT_THAT(world.scheduler->TakeGrants(), ElementsAre(b));
   EXPECT_EQ(world.scheduler->clients().at(ClientId(1)).device_ns, 0);
 }
@@ -142,9 +142,30 @@ TEST(Scheduler, WhatIsExpectedFromOutsideHoldsUpItsConsumersAlone) {
   const GangId a = world.Submit(1, 1, {{0, {0}}}, kMs, {upload});
   const GangId b = world.Submit(2, 1, {{0, {0}}}, kMs);
   EXPECT_THAT(world.grants, ElementsAre(b));
-  world.scheduler->OnDone(upload, std::nullopt);
+  world.scheduler->OnDone(upload, std::nullopt, world.now);
   world.Step();
   EXPECT_THAT(world.grants, ElementsAre(b, a));
+}
+
+TEST(Scheduler, OneClientAloneHasTwoLongGangsGrantedAndOneOfSeveralAsItsDeviceIsAlmostFree) {
+  Options options;
+  options.lead_ns = 3 * kMs;
+  options.default_cost_ns = 20 * kMs;
+  World world(options);
+  world.Submit(1, 1, {{0, {0}}}, 20 * kMs);
+  const GangId second = world.Submit(1, 1, {{0, {0}}}, 20 * kMs);
+  EXPECT_FALSE(world.scheduler->IsWaiting(second));
+  while (world.Step()) {
+  }
+  world.Submit(2, 2, {{0, {1}}}, 20 * kMs);  // another device of the island
+  world.Submit(1, 1, {{0, {0}}}, 20 * kMs);
+  const GangId later = world.Submit(1, 1, {{0, {0}}}, 20 * kMs);
+  EXPECT_TRUE(world.scheduler->IsWaiting(later));
+  EXPECT_EQ(world.scheduler->WakeAt(), world.now + 17 * kMs);
+  world.Cancel(2);
+  while (world.Step()) {
+  }
+  EXPECT_EQ(world.scheduler->WakeAt(), IslandScheduler::kNever);
 }
 
 TEST(Scheduler, APriorityChangeReordersWhatWaits) {

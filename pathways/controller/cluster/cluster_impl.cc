@@ -44,6 +44,7 @@ void ClusterImpl::MakeFabric() {
   fabric_ = std::make_unique<Fabric>(options_.limits, options_.gang, context_->clock(), [weak](Task task) {
     if (auto self = weak.lock()) self->strand_.Post(std::move(task));
   });
+  fabric_->gangs().SetAfter([this](absl::Duration delay, Task task) { context_->After(delay, std::move(task)); });
   fabric_->set_sequential_dispatch(options_.sequential_dispatch);
   fabric_->losses().set_patience(options_.heartbeat_limit + tick());
   fabric_->set_make_key([this] { return options_.make_key(); });  // the source that all parts share

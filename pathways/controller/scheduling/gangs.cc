@@ -165,7 +165,7 @@ void Gangs::CloseBarrier(const Barrier& barrier) {
   if (auto it = clients_.find(barrier.session); it != clients_.end()) std::erase(it->second.barriers, barrier.gang);
   Settle(barrier.gang);
   running_.erase(barrier.gang);
-  scheduler_->OnDone(barrier.gang, std::nullopt);
+  scheduler_->OnDone(barrier.gang, std::nullopt, NowNs());
   TakeGrants();
 }
 
@@ -241,7 +241,7 @@ void Gangs::OnHostDone(gang::GangId gang, std::optional<double> device_microseco
     Note(gang, running, Nanoseconds(running.device_microseconds / std::max(1, running.devices)));
   Settle(gang);
   running_.erase(gang);
-  scheduler_->OnDone(gang, measured_ns);
+  scheduler_->OnDone(gang, measured_ns, NowNs());
   TakeGrants();
 }
 
@@ -277,12 +277,24 @@ void Gangs::TakeGrants(gang::GangId submitted) {
 }
 
 void Gangs::FlushGrants() {
+  PlanWake();
   if (grants_.empty()) return;
   for (auto& [host, grant] : std::exchange(grants_, {})) {
     ::pathways::v1::Command command;
     *command.mutable_grant() = std::move(grant);
     outbox_->Add(host, std::move(command));
   }
+}
+
+void Gangs::PlanWake() {
+  const int64_t wake = scheduler_->WakeAt();
+  if (wake >= planned_ns_ || after_ == nullptr) return;
+  planned_ns_ = wake;
+  after_(absl::Nanoseconds(std::max<int64_t>(0, wake - NowNs())), [this] {
+    planned_ns_ = gang::IslandScheduler::kNever;
+    scheduler_->Advance(NowNs());
+    TakeGrants();
+  });
 }
 
 void Gangs::Derive(SessionId session, ArrayId result, absl::Span<const ArrayId> sources) {
@@ -322,7 +334,7 @@ void Gangs::EndOutside(ArrayId array) {
   outside_.erase(it);
   Settle(gang);
   running_.erase(gang);
-  scheduler_->OnDone(gang, std::nullopt);
+  scheduler_->OnDone(gang, std::nullopt, NowNs());
   TakeGrants();
 }
 

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,7 @@
 #include "absl/types/span.h"
 #include "pathways/base/ids.h"
 #include "pathways/base/threads/clock.h"
+#include "pathways/base/threads/executor.h"
 #include "pathways/buffers/logical_array.h"
 #include "pathways/controller/scheduling/recent_gangs.h"
 #include "pathways/dispatch/outbox.h"
@@ -103,7 +105,11 @@ class Gangs {
   void ForgetExecutable(ExecutableId executable);
   void OnHostLost(HostId host, absl::Span<const DeviceId> devices, const absl::Status& error);
   void OnHostJoined(absl::Span<const DeviceId> devices) { scheduler_->OnDevicesBack(devices); }
-  // Adds to the outbox a Grant for each host with gangs that were granted since the last call. Called at the end of each turn of the strand.
+  // Sets the function that runs a task on the strand after a while. Without it, long gangs of shared islands wait until their devices are free.
+  using After = std::function<void(absl::Duration delay, Task task)>;
+  void SetAfter(After after) { after_ = std::move(after); }
+  // Adds to the outbox a Grant for each host with gangs that were granted since the last call. Plans when to look again at gangs that wait for a
+  // time. Called at the end of each turn of the strand.
   void FlushGrants();
 
   // Records the gangs that are granted and not done, at the end of a trace.
@@ -180,6 +186,7 @@ class Gangs {
   bool IsWaiting(gang::GangId gang) const;
   void Settle(gang::GangId gang);
   void TakeGrants(gang::GangId submitted = {});
+  void PlanWake();
   void EndOutside(ArrayId array);
   std::shared_ptr<const GangLabel> LabelOf(const Running& running) const;
   void Note(gang::GangId gang, const Running& running, int64_t busy_ns);
@@ -199,6 +206,8 @@ class Gangs {
   absl::flat_hash_map<SessionId, Client> clients_;
   std::map<HostId, ::pathways::v1::Grant> grants_;  // not sent yet
   uint64_t next_grant_ = 1;
+  After after_;
+  int64_t planned_ns_ = gang::IslandScheduler::kNever;  // when the scheduler is told the time; kNever: not planned
   absl::flat_hash_map<SessionId, Done> done_;
   RecentGangs recent_;
 };

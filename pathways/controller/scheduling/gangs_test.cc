@@ -259,6 +259,47 @@ TEST(GangShares, AWeightChangesWhoseTurnItIs) {
   sessions.clear();
 }
 
+TEST(GangShares, ALongComputationIsGrantedAheadWhenItsDeviceIsAlmostFree) {
+  ClusterOptions options;
+  options.gang.window_ns = 0;
+  options.gang.lead_ns = 3'000'000;
+  options.gang.default_cost_ns = 20'000'000;
+  TestCluster c(1, 1, options);
+  std::vector<std::shared_ptr<Session>> sessions;
+  std::vector<Handle> programs;
+  for (int i = 0; i < 2; ++i) {
+    c.Open();
+    sessions.push_back(c.session);
+    programs.push_back((*c.Compile(TestCluster::Toy("copy", 1, 1, 1), TestCluster::Devices(0, 1)))->handle);
+    ASSERT_TRUE(c.Put(1, TestCluster::Rows(0, 1, {1, 4}), "abcd").ok());
+    c.Run();
+  }
+  c.workers[0]->hold_done = true;
+  auto execute = [&](int client, Handle result) {
+    ExecuteRequest request;
+    request.executable = programs[client];
+    request.args = {1};
+    request.results = {result};
+    ASSERT_TRUE(sessions[client]->Execute(request).ok());
+    c.Run();
+  };
+  const auto granted = [&] { return c.cluster->fabric().gangs().scheduler().grants(); };
+  execute(1, 2);
+  c.workers[0]->ReleaseDone();
+  c.Run();
+  execute(0, 2);
+  execute(0, 3);
+  EXPECT_EQ(granted(), 2u) << "the other client may come again";
+  c.timers.Advance(absl::Milliseconds(16));
+  EXPECT_EQ(granted(), 2u);
+  c.timers.Advance(absl::Milliseconds(2));
+  EXPECT_EQ(granted(), 3u);
+  c.workers[0]->hold_done = false;
+  c.workers[0]->ReleaseDone();
+  c.Run();
+  sessions.clear();
+}
+
 // Two gangs wait for a device, and the first does not fit. Its client is granted another device: then it stands behind the second, which
 // fits.
 TEST(GangShares, WhatOneIsGivenMayBringAnothersTurn) {

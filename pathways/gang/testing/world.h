@@ -58,9 +58,15 @@ class World {
     scheduler->OnDevicesLost(ids);
     Collect();
   }
-  // Moves on to the next end of a gang. Returns false if none runs.
+  // Moves on to the next end of a gang, or to the time at which the scheduler wants to look again. Returns false if there is neither.
   bool Step() {
     while (!ends_.empty()) {
+      if (const int64_t wake = scheduler->WakeAt(); wake < ends_.top().first) {
+        now = std::max(now, wake);
+        scheduler->Advance(now);
+        Collect();
+        return true;
+      }
       const auto [at, id] = ends_.top();
       ends_.pop();
       Run& run = runs.at(id);
@@ -69,7 +75,7 @@ class World {
       run.state = State::kDone;
       done_ns[run.client] += run.run_ns * static_cast<int64_t>(run.devices.size());
       Leave(id);
-      scheduler->OnDone(id, run.run_ns);
+      scheduler->OnDone(id, run.run_ns, now);
       Collect();
       return true;
     }
