@@ -1,7 +1,5 @@
 """Tests computations over several devices of an island."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
-shard_map = getattr(jax, "shard_map", None) or functools.partial(__import__("jax.experimental.shard_map", fromlist=["x"]).shard_map)
 
 
 def meshes(devices):
@@ -61,7 +58,7 @@ def test_shard_map_with_collectives(islands, cpu, name):
     results = []
     for devices in (islands[0], jax.devices("cpu")[:4]):
         mesh = Mesh(np.array(devices), ("x",))
-        results.append(np.asarray(jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=out))(X)))
+        results.append(np.asarray(jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=out))(X)))
     np.testing.assert_allclose(results[0], results[1])
 
 
@@ -88,7 +85,7 @@ def test_small_floats_over_a_mesh(islands, dtype):
     for devices in (islands[0], jax.devices("cpu")[:4]):
         mesh = Mesh(np.array(devices), ("x",))
         x = jax.device_put((X[0] / 2 + 1).astype(jnp.dtype(dtype)), NamedSharding(mesh, P("x")))
-        gather, add = (shard_map(COLLECTIVES[name][0], mesh=mesh, in_specs=P("x"), out_specs=COLLECTIVES[name][1])
+        gather, add = (jax.shard_map(COLLECTIVES[name][0], mesh=mesh, in_specs=P("x"), out_specs=COLLECTIVES[name][1])
                        for name in ("all_gather", "psum"))
         constrained = lambda a: jax.lax.with_sharding_constraint(a + a, NamedSharding(mesh, P()))
         results.append([np.asarray(jax.jit(f)(x)).tobytes() for f in (constrained, gather, add)])
@@ -121,8 +118,7 @@ def test_sharding_constraints_and_donation(islands):
 
 def test_a_deep_queue_of_collectives_runs_through(islands):
     mesh = Mesh(np.array(islands[0]), ("x",))
-    step = jax.jit(shard_map(lambda a: jax.lax.psum(a, "x") / 4 + 1, mesh=mesh, in_specs=P("x"), out_specs=P("x"),
-                             **({"check_vma": False} if hasattr(jax, "shard_map") else {})))
+    step = jax.jit(jax.shard_map(lambda a: jax.lax.psum(a, "x") / 4 + 1, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))
     x = jax.device_put(np.zeros(4, np.float32), NamedSharding(mesh, P("x")))
     for _ in range(2000):
         x = step(x)
@@ -216,8 +212,8 @@ def test_collectives_that_are_started_and_awaited_apart(islands, name):
         in_a_loop, _ = jax.lax.scan(lambda c, _: (c + start(parallel, a).done(), None), jnp.zeros_like(at_once(a)), None, length=3)
         return future.done(), in_a_loop, meanwhile
 
-    got, looped, meanwhile = jax.jit(shard_map(apart, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))(X)
-    want = np.asarray(jax.jit(shard_map(at_once, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))(X))
+    got, looped, meanwhile = jax.jit(jax.shard_map(apart, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))(X)
+    want = np.asarray(jax.jit(jax.shard_map(at_once, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False))(X))
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(looped, want * 3)
     np.testing.assert_allclose(meanwhile, np.sin(X), rtol=1e-5, atol=1e-6)

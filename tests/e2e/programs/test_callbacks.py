@@ -278,8 +278,6 @@ def test_over_a_sharded_array_the_function_sees_the_whole(islands):
 
 
 def test_inside_shard_map_it_is_called_for_every_shard(islands):
-    from test_sharding import shard_map
-
     mesh = Mesh(np.array(islands[1]), ("x",))
     lock, seen = threading.Lock(), []
 
@@ -289,14 +287,12 @@ def test_inside_shard_map_it_is_called_for_every_shard(islands):
         return np.asarray(v) + 1
 
     body = lambda v: jax.pure_callback(function, jax.ShapeDtypeStruct((2,), np.float32), v)
-    y = jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(np.arange(8, dtype=np.float32))
+    y = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(np.arange(8, dtype=np.float32))
     np.testing.assert_array_equal(np.asarray(y), np.arange(8) + 1)
     assert sorted(seen) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_debug_callback_inside_shard_map_and_over_a_mesh(islands):
-    from test_sharding import shard_map
-
     mesh = Mesh(np.array(islands[0]), ("x",))
     seen = []
 
@@ -304,7 +300,7 @@ def test_debug_callback_inside_shard_map_and_over_a_mesh(islands):
         jax.debug.callback(lambda a: seen.append(np.asarray(a).tolist()), v)
         return v
 
-    jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(np.arange(4)).block_until_ready()
+    jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(np.arange(4)).block_until_ready()
     jax.effects_barrier()
     assert sorted(seen) == [[0], [1], [2], [3]]
     seen.clear()
@@ -323,9 +319,7 @@ def test_devices_that_have_called_back_meet_in_a_collective(islands):
         y = jax.pure_callback(lambda a: np.asarray(a) + 1, like(v), v)
         return jax.lax.psum(y, "x") + jax.lax.psum(v, "x")
 
-    from test_sharding import shard_map
-
-    y = jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P()))(np.arange(4, dtype=np.float32))
+    y = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P()))(np.arange(4, dtype=np.float32))
     assert np.asarray(y).tolist() == [16]
     jax.effects_barrier()
     assert sorted(seen) == [0, 1, 2, 3]
