@@ -16,12 +16,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "pathways/base/json_writer.h"
 #include "pathways/base/log.h"
 #include "pathways/base/process/flags.h"
 #include "pathways/base/process/open_files.h"
 #include "pathways/base/process/port_file.h"
+#include "pathways/base/process/restarted.h"
 #include "pathways/base/process/stop_signal.h"
 #include "pathways/base/secret.h"
 #include "pathways/base/status_macros.h"
@@ -94,6 +97,7 @@ struct Options {
   absl::Duration profile_duration = absl::Seconds(5);
   int64_t profile_limit = int64_t{256} << 20;
   bool own_workers = false;
+  bool restart = false;
   int exit_with_parent = 0;  // a process id
   bool version = false;
 };
@@ -196,6 +200,9 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add("controller-grace", &options->controller_grace, "DURATION",
              "how long workers keep their programs and arrays after the end of this controller, and wait for another one at its address; 0: "
              "they free them at once");
+  flags->Add("restart", &options->restart,
+             "start the controller again, at the same addresses, when its process fails: a small process stays and does it. It gives up after "
+             "some failures within a minute");
   flags->Add("own-workers", &options->own_workers, "stop the workers too when this process is stopped");
   flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
   DeclareQuestions(options, flags);
@@ -361,7 +368,49 @@ absl::Status Succeed(const std::string& folder, absl::Time now, pw::controller::
   return absl::OkStatus();
 }
 
-absl::Status Serve(const Options& options, pw::StopSignal* stop) {
+// Where a controller listens. The next one that the same supervisor starts listens there, too.
+struct Addresses {
+  std::string clients, workers, metrics, page;  // empty: it does not
+
+  std::string ToText() const { return absl::StrJoin({clients, workers, metrics, page}, "\n"); }
+  static void Apply(const std::string& text, Options* options) {
+    if (text.empty()) return;
+    const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    PW_CHECK(lines.size() == 4);
+    options->listen_clients = lines[0];
+    options->listen_workers = lines[1];
+    options->metrics.listen = lines[2];
+    options->page.listen = lines[3];
+  }
+};
+
+// Returns the address as people write it; empty: there is no such server.
+std::string AddressOf(const std::unique_ptr<pw::http::Server>& server) {
+  return server == nullptr ? "" : std::string(absl::StripPrefix(server->address(), "tcp:"));
+}
+
+// Ends the service of clients, and the cluster. Unless an operator or a program wants the cluster to end, sessions that can go on with another controller
+// are left to it.
+void StopServing(const std::string& reason, bool for_now, bool stop_workers, pw::session::SessionService* service,
+                 pw::controller::ClusterImpl* cluster) {
+  const absl::Status ended = absl::UnavailableError(absl::StrCat("the controller ends: ", reason));
+  std::promise<void> stopped;
+  cluster->Post([=] { for_now ? service->Leave(reason) : service->Stop(ended); });
+  cluster->Stop(std::string(ended.message()), stop_workers, [&] {
+    service->Stop(ended);
+    stopped.set_value();
+  });
+  stopped.get_future().wait();
+}
+
+// Carries out what clients have asked for, while it still can.
+void FinishRequests(const std::string& reason, pw::session::SessionService* service, pw::controller::ClusterImpl* cluster) {
+  std::promise<void> quiet;
+  cluster->Post([&] { service->Pause(reason, [&] { quiet.set_value(); }); });
+  quiet.get_future().wait();
+}
+
+absl::Status Serve(const Options& options, pw::StopSignal* stop, const std::function<void(const std::string&)>& tell) {
   PW_RETURN_IF_ERROR(Check(options));
   PW_ASSIGN_OR_RETURN(pw::controller::ClusterOptions cluster_options, pw::ClusterOptionsFrom(options.cluster));
   pw::WallClock wall_clock;
@@ -413,18 +462,18 @@ absl::Status Serve(const Options& options, pw::StopSignal* stop) {
       pw::IssuerKeyReader::Start(options.issuer, identity == nullptr ? nullptr : identity->issuer(), &timers, cluster.get()));
   if (!options.port_file.empty())
     PW_RETURN_IF_ERROR(pw::WritePortFile(options.port_file, absl::StrCat(clients, "\n", workers, "\n", getpid())));
+  if (tell) tell(Addresses{clients, workers, AddressOf(metrics), AddressOf(page)}.ToText());
   PW_LOG_INFO << "controller: clients connect to " << clients << ", workers to " << workers << "; waiting for "
               << cluster_options.expect_hosts << (cluster_options.expect_hosts == 1 ? " host" : " hosts");
 
   std::string reason = stop->Wait(options.exit_with_parent);
   if (!replaced.ok()) reason = std::string(replaced.message());
-  PW_LOG_INFO << "controller: stopping: " << reason;
+  const bool for_now = service->restores() && !options.own_workers && stop->signal() != SIGINT;
+  PW_LOG_INFO << "controller: stopping: " << reason << (for_now ? ". Another controller can go on with its sessions" : "");
   metrics.reset();  // sends the cluster no more requests
   page.reset();
-  cluster->Post([&, reason] { service->Stop(absl::UnavailableError(absl::StrCat("the controller ends: ", reason))); });
-  std::promise<void> stopped;
-  cluster->Stop(absl::StrCat("the controller ends: ", reason), options.own_workers && replaced.ok(), [&] { stopped.set_value(); });
-  stopped.get_future().wait();
+  if (for_now && replaced.ok() && stop->signal() == SIGTERM) FinishRequests(reason, service.get(), cluster.get());
+  StopServing(reason, for_now, options.own_workers && replaced.ok(), service.get(), cluster.get());
   return replaced;
 }
 
@@ -488,6 +537,28 @@ absl::StatusOr<std::string> Profile(const Options& options) {
 
 }  // namespace
 
+namespace {
+
+// Returns the exit status.
+int ServeAndReport(const Options& options, pw::StopSignal* stop, const std::function<void(const std::string&)>& tell) {
+  const absl::Status status = Serve(options, stop, tell);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());
+  return absl::IsAborted(status) ? kReplaced : 2;  // 2: bad flags, an address in use: nothing was served
+}
+
+int ServeRestarted(const Options& options, pw::StopSignal* stop) {
+  const pw::Restarts restarts{.name = "the controller", .final = {kReplaced}, .parent = options.exit_with_parent};
+  return pw::RunRestarted(restarts, stop, [&, supervisor = getpid()](const std::string& told, const auto& tell) {
+    Options again = options;
+    Addresses::Apply(told, &again);
+    again.exit_with_parent = supervisor;
+    return ServeAndReport(again, stop, tell);
+  });
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   pw::StopSignal stop;
   pw::RaiseOpenFilesLimit();
@@ -514,8 +585,9 @@ int main(int argc, char** argv) {
   if (!options.token_list.empty()) return PrintAnswer(pw::ListTokens(To(options, options.token_list)));
   if (!options.token_revoke.empty()) return PrintAnswer(pw::RevokeToken(To(options, options.token_revoke), options.token_id));
   if (!options.quota.empty()) return PrintAnswer(pw::Quotas(To(options, options.quota), options.new_quota));
-  const absl::Status status = options.share.empty() ? Serve(options, &stop) : ChangeShare(options);
+  if (options.share.empty()) return options.restart ? ServeRestarted(options, &stop) : ServeAndReport(options, &stop, nullptr);
+  const absl::Status status = ChangeShare(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "pathways-controller: %s\n", std::string(status.message()).c_str());
-  return absl::IsAborted(status) ? kReplaced : 2;  // 2: bad flags, an address in use: nothing was served
+  return 2;
 }

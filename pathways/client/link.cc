@@ -151,6 +151,7 @@ absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, siz
   }
   if (frame.restore_wanted()) return Restore();
   if (!welcomed_) return absl::InvalidArgumentError("it sent events before its welcome");
+  if (!frame.stopping().empty()) return TakeStopping(frame);
   PW_RETURN_IF_ERROR(Keep([&](auto* taken) { return stream_.Acknowledge(frame.ack(), taken); }));
   if (stream_.has_unsent()) PostFlush();  // the window may have been full
   owner_->OnAcknowledged();
@@ -160,7 +161,20 @@ absl::Status Link::Take(ControllerFrame& frame, std::vector<Bytes> payloads, siz
   for (size_t i = known; i < payloads.size() && owner_ != nullptr; ++i)
     owner_->OnEvent(std::move(*frame.mutable_events(static_cast<int>(i))), std::move(payloads[i]));
   untold_bytes_ += bytes;
-  if (stream_.received() - told_ >= kUntold || untold_bytes_ >= kUntoldBytes) PostFlush();
+  if (stream_.received() - told_ >= kUntold || untold_bytes_ >= kUntoldBytes || !stopping_.empty()) PostFlush();
+  return absl::OkStatus();
+}
+
+absl::Status Link::TakeStopping(const ControllerFrame& frame) {
+  PW_RETURN_IF_ERROR(Keep([&](auto* taken) { return stream_.Acknowledge(frame.ack(), taken); }));
+  stopping_ = frame.stopping();
+  PostFlush();  // acknowledges what has come
+  if (may_return() && options_.say != nullptr) {
+    options_.say(absl::StrCat("the Pathways controller at ", options_.controller, " stops (", stopping_,
+                              "). Calls wait until another one is there; hosts keep this program's arrays for ",
+                              absl::FormatDuration(controller_grace_)));
+  }
+  owner_->OnAcknowledged();
   return absl::OkStatus();
 }
 
@@ -235,6 +249,7 @@ absl::Status Link::TakeWelcome(const SessionWelcome& welcome) {
     PW_RETURN_IF_ERROR(Keep([&](auto* taken) { return stream_.Resume(welcome.received(), taken); }));
   }
   welcomed_ = true;
+  stopping_.clear();
   refused_since_ = absl::InfiniteFuture();
   attempts_ = {};
   if (std::exchange(session_, welcome.session()) == 0) {
@@ -268,8 +283,9 @@ void Link::OnLinkClosed(session::LinkId link, const absl::Status& reason) {
         absl::StrCat("the process that listens there closed the connection", why, ": is it a controller?")));
   }
   if (!lost) return OnUnreachable(reason);
-  const bool may_return = restorable() && owner_->Obstacle().empty();
-  if ((!breakable || grace_ <= absl::ZeroDuration()) && !may_return) return End(Lost(absl::StrCat(reason.message(), WhyLost())));
+  const bool over = !breakable || grace_ <= absl::ZeroDuration() || !stopping_.empty();
+  const std::string why = stopping_.empty() ? std::string(reason.message()) : absl::StrCat("the controller stops: ", stopping_);
+  if (over && !may_return()) return End(Lost(absl::StrCat(why, WhyLost())));
   OnLost(reason);
 }
 
@@ -277,6 +293,7 @@ void Link::OnLost(const absl::Status& reason) {
   PW_LOG_DEBUG << "the connection to the controller at " << options_.controller
                << " is lost, and made again: " << reason.message();
   unreachable_since_ = environment_.clock->Now();
+  if (!stopping_.empty()) return Connect();  // the user has heard of it
   environment_.timers->After(kQuietTime, environment_.strand, [weak = weak_from_this(), loss = ++losses_, reason] {
     auto self = weak.lock();
     if (self != nullptr && self->owner_ != nullptr && self->away() && self->losses_ == loss) self->SayLost(reason);
@@ -325,7 +342,8 @@ void Link::Flush() {
   flush_posted_ = false;
   if (connection_ == nullptr || !welcomed_) return;
   const uint64_t received = stream_.received();
-  session::SendBatches(stream_, {received, received != told_, session::kRequestWindowBytes}, connection_->connection());
+  const size_t window = stopping_.empty() ? session::kRequestWindowBytes : 0;  // a controller that stops takes no requests
+  session::SendBatches(stream_, {received, received != told_, window}, connection_->connection());
   told_ = received;
   untold_bytes_ = 0;
 }

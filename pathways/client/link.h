@@ -11,7 +11,8 @@
 // Controllers that return. If the controller has ended, the link tries its address for as long as hosts keep the session's arrays
 // (SessionWelcome.controller_grace_seconds). Another controller may want to restore the session; the owner then tells what it has
 // (restore_parts.h). For this the link keeps the requests that are not settled (kept_requests.h). A session may have parts that
-// cannot be restored: SetNotRestorable. It ends with its controller.
+// cannot be restored: SetNotRestorable. It ends with its controller. A controller that stops in order says so (`stopping`): then the user hears of
+// it at once, and a session that cannot be restored ends at once.
 //
 // Invariants:
 //   LK-1  OnWelcome is called once, before any event, or OnEnded is called
@@ -99,6 +100,8 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   void SetNotRestorable(const std::string& why);
   // Returns whether another controller may be able to restore the session.
   bool restorable() const { return controller_grace_ > absl::ZeroDuration() && not_restorable_.empty(); }
+  // Returns the number of the last request that a controller may have begun to carry out.
+  uint64_t last_begun() const { return stopping_.empty() ? stream_.last_appended() : stream_.acknowledged(); }
   KeptRequests& kept() { return kept_; }
   const net::ResumableStream& stream() const { return stream_; }
   uint64_t frames_sent() const { return sent(&net::Counters::frames_sent); }  // on all connections so far
@@ -135,6 +138,9 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   absl::Status Keep(absl::FunctionRef<absl::Status(std::deque<net::ResumableStream::Message>*)> acknowledge);
   void TakeLife(const ::pathways::v1::SessionWelcome& welcome);
   absl::Status Restore();
+  // The controller takes no more requests, and soon closes the connection.
+  absl::Status TakeStopping(const ::pathways::v1::ControllerFrame& frame);
+  bool may_return() const { return restorable() && owner_->Obstacle().empty(); }
   void TakeWelcomeBack(const ::pathways::v1::SessionWelcome& welcome);
   // Returns why the session ends with its controller.
   std::string WhyLost() const;
@@ -158,6 +164,7 @@ class Link final : private session::FrameLink<::pathways::v1::ControllerFrame>::
   std::string not_restorable_;       // why; empty: nothing prevents it
   KeptRequests kept_;
   bool waits_for_hosts_ = false;     // the controller has said to come again
+  std::string stopping_;             // why the last controller has said that it stops; empty: it has not
   std::unique_ptr<Connection> connection_;
   session::LinkId next_link_ = 1;
   absl::AnyInvocable<void() &&> closed_;  // of Close

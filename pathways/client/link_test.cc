@@ -74,6 +74,13 @@ class Controller {
     frame.set_restore_wanted(true);
     Say(frame);
   }
+  // `number`: the last request that it has carried out.
+  void SayThatItStops(uint64_t number = 5) {
+    ControllerFrame frame;
+    frame.set_stopping("a test");
+    frame.set_ack(number);
+    Say(frame);
+  }
   void Refuse(const absl::Status& status) {
     ControllerFrame frame;
     session::ToProto(status, frame.mutable_ended());
@@ -129,7 +136,7 @@ class LinkTest : public ::testing::Test, private Link::Owner {
     link->kept().Settle({ranges.data(), static_cast<size_t>(ranges.size())});
   }
   std::vector<RestorePart> OnRestoreWanted() override {
-    return RestorePartsOf({}, {}, link->kept(), link->stream(), [](uint64_t) { return true; });
+    return RestorePartsOf({}, {}, link->kept(), link->stream(), link->last_begun(), [](uint64_t) { return true; });
   }
   void OnRestored() override { ++restored; }
   std::string Obstacle() override { return obstacle; }
@@ -326,6 +333,65 @@ TEST_F(LinkTest, ASessionThatCanBeRestoredWaitsForAnotherController) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(ended->message(), HasSubstr("it has ended, and no other has come within 1m"));
+}
+
+TEST_F(LinkTest, TheUserHearsAtOnceOfAControllerThatStopsAndItsEventsAreAcknowledgedAtOnce) {
+  OpenRestorable();
+  const size_t heard = controller.peers.back()->heard.size();
+  controller.SayThatItStops();
+  executor.RunUntilIdle();
+  EXPECT_THAT(said, ElementsAre(HasSubstr("stops (a test). Calls wait until another one is there; hosts keep this program's arrays for 1m")));
+  ASSERT_THAT(controller.peers.back()->heard, SizeIs(heard + 1));
+  EXPECT_EQ(controller.peers.back()->heard.back().ack(), 1u);
+  controller.Acknowledge(5, 2, {4, 5});
+  executor.RunUntilIdle();
+  ASSERT_THAT(controller.peers.back()->heard, SizeIs(heard + 2));
+  EXPECT_EQ(controller.peers.back()->heard.back().ack(), 2u);
+  Cut();
+  timers.Advance(absl::Seconds(9));
+  EXPECT_THAT(said, SizeIs(1)) << "once";
+  EXPECT_FALSE(ended.has_value());
+  EXPECT_EQ(controller.hello().epoch(), 5u);
+  controller.WelcomeRestorable(6, 5);
+  executor.RunUntilIdle();
+  const size_t after = controller.peers.back()->heard.size();
+  controller.Acknowledge(6, 1, {1, 1});
+  executor.RunUntilIdle();
+  EXPECT_THAT(controller.peers.back()->heard, SizeIs(after)) << "as ever, with the next one";
+}
+
+TEST_F(LinkTest, RequestsThatAControllerThatStopsHasNotTakenAreNewToTheNextOne) {
+  OpenRestorable();  // 6 requests, of which 5 are carried out, and 2 and 3 are settled
+  controller.SayThatItStops();
+  executor.RunUntilIdle();
+  const size_t heard = controller.peers.back()->heard.size();
+  ::pathways::v1::SessionRequest request;
+  request.set_await_effects(true);
+  EXPECT_EQ(link->Send(request), 7u);
+  executor.RunUntilIdle();
+  EXPECT_THAT(controller.peers.back()->heard, SizeIs(heard)) << "it is not sent to a controller that does not take it";
+  Cut();
+  controller.WantRestore();
+  executor.RunUntilIdle();
+  const ClientFrame& told = controller.peers.back()->heard.back();
+  EXPECT_THAT(told.restore().numbers(), ElementsAre(1, 4, 5));
+  EXPECT_EQ(told.restore().last_request(), 6u) << "and one more";
+  controller.WelcomeRestorable(6, 5);
+  executor.RunUntilIdle();
+  EXPECT_EQ(controller.peers.back()->heard.back().first(), 6u);
+  EXPECT_THAT(controller.peers.back()->heard.back().requests(), SizeIs(2));
+}
+
+TEST_F(LinkTest, ASessionThatCannotBeRestoredEndsAtOnceWithAControllerThatStops) {
+  OpenRestorable();
+  link->SetNotRestorable("it has virtual slices");
+  controller.SayThatItStops();
+  executor.RunUntilIdle();
+  EXPECT_FALSE(ended.has_value()) << "it may still get answers";
+  EXPECT_THAT(said, IsEmpty());
+  Cut();
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_THAT(ended->message(), HasSubstr("the controller stops: a test; another controller could not go on with this program, because it has virtual slices"));
 }
 
 TEST_F(LinkTest, ASessionThatCannotBeRestoredEndsWithItsControllerAndSaysWhy) {

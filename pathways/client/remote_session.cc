@@ -137,7 +137,7 @@ std::string RemoteSession::Obstacle() {
 }
 
 std::vector<RestorePart> RemoteSession::OnRestoreWanted() {
-  return RestorePartsOf(arrays_, compiled_, link_->kept(), link_->stream(),
+  return RestorePartsOf(arrays_, compiled_, link_->kept(), link_->stream(), link_->last_begun(),
                         [this](uint64_t number) { return asked_.contains(number); });
 }
 

@@ -114,14 +114,16 @@ class Writer {
 }  // namespace
 
 std::vector<RestorePart> RestorePartsOf(const ArrayTable& arrays, const CompiledPrograms& programs, const KeptRequests& kept,
-                                        const net::ResumableStream& stream, absl::FunctionRef<bool(uint64_t)> awaits) {
+                                        const net::ResumableStream& stream, uint64_t last, absl::FunctionRef<bool(uint64_t)> awaits) {
   Writer writer(kept, awaits);
   arrays.ForEach([&](session::Handle handle, const ArrayTable::Entry& entry) { writer.AddArray(handle, entry); });
   arrays.ForEachErased([&](session::Handle handle, const ArrayTable::Entry& entry) { writer.AddArray(handle, entry); });
   programs.ForEach([&](session::Handle handle, const CompiledPrograms::Entry& entry) { writer.AddProgram(handle, entry); });
   kept.ForEach([&](uint64_t number, const net::ResumableStream::Message& message) { writer.AddRequest(number, message); });
-  stream.ForEachKept([&](uint64_t number, const net::ResumableStream::Message& message) { writer.AddRequest(number, message); });
-  return writer.Finish(stream.last_appended());
+  stream.ForEachKept([&](uint64_t number, const net::ResumableStream::Message& message) {
+    if (number <= last) writer.AddRequest(number, message);
+  });
+  return writer.Finish(last);
 }
 
 }  // namespace pw::client

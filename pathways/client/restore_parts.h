@@ -21,9 +21,9 @@ struct RestorePart {
   std::vector<Bytes> payload;
 };
 
-// `stream`: its messages that are not acknowledged are not settled either. `awaits`: whether the client still awaits the answer to the request of this
+// `stream`: its messages that are not acknowledged are not settled either; those after `last` have not been begun, and are left out. `awaits`: whether the client still awaits the answer to the request of this
 // number. Questions that have been answered are not asked again: what they ask for may be gone.
 std::vector<RestorePart> RestorePartsOf(const ArrayTable& arrays, const CompiledPrograms& programs, const KeptRequests& kept,
-                                        const net::ResumableStream& stream, absl::FunctionRef<bool(uint64_t)> awaits);
+                                        const net::ResumableStream& stream, uint64_t last, absl::FunctionRef<bool(uint64_t)> awaits);
 
 }  // namespace pw::client

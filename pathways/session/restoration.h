@@ -46,6 +46,8 @@ class Restoration {
   // Returns how many settled requests the client has to be told of.
   virtual size_t untold() const = 0;
   virtual SettledNews TakeSettled() = 0;
+  // Returns how many requests are not settled, or not known by the client to be.
+  virtual size_t unsettled() const = 0;
   // Returns the name by which hosts know the array; none: it is an error, deleted, or unknown.
   virtual std::optional<uint64_t> NameOf(Handle array) = 0;
 

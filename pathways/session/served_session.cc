@@ -85,7 +85,11 @@ void ServedSession::Break(const Request& request, const absl::Status& status) {
   owner_.on_broken(absl::Status(status.code(), absl::StrCat("request ", request.number, ": ", status.message())));
 }
 
-void ServedSession::TellSettled() {
+size_t ServedSession::unsettled() const {
+  return client_.restorable && session_->restoration() != nullptr ? session_->restoration()->unsettled() : 0;
+}
+
+void ServedSession::TellSettled(bool all) {
   Restoration* const restoration = client_.restorable ? session_->restoration() : nullptr;
   if (restoration == nullptr) return;
   for (auto made = to_name_.begin(); made != to_name_.end(); ++made) {
@@ -93,7 +97,7 @@ void ServedSession::TellSettled() {
     if (restoration->done_up_to() + 1 < made->first) break;
     made->second.hold = nullptr;
   }
-  if (restoration->untold() < kUntoldSettled) return;
+  if (restoration->untold() < (all ? 1 : kUntoldSettled)) return;
   SettledNews news = restoration->TakeSettled();
   SessionEvent event;
   auto& settled = *event.mutable_settled();

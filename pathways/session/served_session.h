@@ -8,7 +8,7 @@
 //   SV-1  each request is carried out once, in order of its number
 //   SV-2  a request that expects an answer gets exactly one, unless the session ends
 //   SV-3  a malformed request has no effect; it calls `on_broken`, whose owner ends the session, and no later request is carried out
-//   SV-4  while the session is suspended, or has kEventWindowBytes of events that the client has not acknowledged, its requests
+//   SV-4  while the session is suspended or held back, or has kEventWindowBytes of events that the client has not acknowledged, its requests
 //         wait. They are not acknowledged, so a client must stop sending at kRequestWindowBytes
 //   SV-5  a client's role decides which requests it may make, before anything that a request names is looked up
 #pragma once
@@ -75,8 +75,12 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   absl::Status Take(uint64_t first, google::protobuf::RepeatedPtrField<::pathways::v1::SessionRequest> requests,
                     std::vector<Bytes> payloads);
 
-  // Tells the client which requests are settled, if there are enough. Call it before events or acknowledgements are sent.
-  void TellSettled();
+  // Tells the client which requests are settled, if there are enough, or `all`. Call it before events or acknowledgements are sent.
+  void TellSettled(bool all = false);
+  // Carries out no request any more: carried_out() stays as it is. A session that is being restored carries out its unsettled requests all the same.
+  void HoldBack() { held_back_ = true; }
+  // Returns how many requests are not settled, or not known by the client to be. 0 if the client is not told.
+  size_t unsettled() const;
   // Makes the session of the controller before: all parts of it. `done` runs once, later. REQUIRES: nothing was called before.
   struct RestorePart {
     ::pathways::v1::Restore restore;
@@ -106,7 +110,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void RunHeld();  // if they need not wait any more
   // Runs the held requests once the session is resumed, if it is suspended now.
   void AwaitResumption();
-  bool must_hold() const { return session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }
+  bool must_hold() const { return held_back_ || session_->suspended() || stream_.kept_bytes() > kEventWindowBytes; }
   void Break(const Request& request, const absl::Status& status);
   // Carry out a request, and return an error if it is malformed.
   absl::Status CarryOut(Request& request);
@@ -189,6 +193,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   Owner owner_;
   net::ResumableStream stream_;
   bool broken_ = false;
+  bool held_back_ = false;
   bool awaits_resumption_ = false;
   std::deque<Request> held_;                         // requests that wait (SV-4)
   size_t held_bytes_ = 0;                            // the sizes of their payloads and messages

@@ -88,6 +88,7 @@ void SessionService::Trust(LinkId link) {
 }
 
 void SessionService::Stop(const absl::Status& status) {
+  left_ = false;
   listeners_.clear();
   while (!sessions_.empty()) End(sessions_.begin()->first, status);
   opening_.clear();
@@ -109,6 +110,7 @@ void SessionService::OnFrame(LinkId link, ClientFrame frame, std::vector<Bytes> 
   Entry& entry = sessions_.at(session);
   if (entry.link != link) return;  // another connection has replaced this one
   if (entry.restoring) return End(session, absl::InvalidArgumentError("requests came before the welcome"));
+  if (!pausing_.empty()) return TakeAcknowledgement(session, frame);
   if (const absl::Status status = OnBatch(entry, frame, std::move(payloads)); !status.ok()) return End(session, status);
   if (frame.goodbye()) return End(session, absl::OkStatus());
   // A request may have ended the session.
@@ -128,7 +130,9 @@ absl::Status SessionService::OnBatch(Entry& entry, ClientFrame& frame, std::vect
 
 void SessionService::OnHello(LinkId link, const SessionHello& hello) {
   absl::Status status;
-  if (hello.version() != kVersion) {
+  if (!pausing_.empty()) {
+    status = hello.session() == 0 ? absl::UnavailableError(Stopping().message()) : Stopping();
+  } else if (hello.version() != kVersion) {
     status = absl::FailedPreconditionError(absl::StrCat("the client speaks version ", hello.version(),
                                                         " of the session protocol, this controller version ", kVersion,
                                                         ": install the same version of pathways on both sides"));
@@ -408,7 +412,7 @@ void SessionService::Forget(uint64_t session, absl::Duration kept) {
 
 void SessionService::End(uint64_t session, const absl::Status& status) {
   auto it = sessions_.find(session);
-  if (it == sessions_.end()) return;
+  if (it == sessions_.end() || left_) return;
   Entry entry = std::move(it->second);
   sessions_.erase(it);
   if (entry.link == 0) return;
@@ -437,7 +441,7 @@ void SessionService::Flush(uint64_t session) {
   Entry& entry = it->second;
   entry.flush_posted = false;
   if (entry.link == 0 || entry.restoring) return;
-  entry.served->TellSettled();
+  entry.served->TellSettled(/*all=*/!pausing_.empty());
   const uint64_t carried_out = entry.served->carried_out();
   SendBatches(entry.served->stream(), {carried_out, carried_out != entry.told}, links_.at(entry.link)->connection());
   entry.told = carried_out;

@@ -14,6 +14,7 @@
 //         Strangers::kMost such links exist at a time: one more drops the oldest
 //   SS-4  when a token is revoked, the sessions that were opened with it end
 //   SS-5  a user who is no operator has at most kMostOfOne sessions at a time, with those that are being opened and those of tools
+//   SS-6  after Leave no session ends before Stop: hosts keep what it has
 // Everything runs on the cluster's strand. Transport, timers and cluster must outlive the service.
 #pragma once
 
@@ -58,6 +59,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   };
 
   static constexpr size_t kMostOfOne = 1024;
+  static constexpr absl::Duration kLongestPause = absl::Seconds(5);
+  static constexpr absl::Duration kPauseInVain = absl::Seconds(1);  // without a request that was settled
 
   static std::shared_ptr<SessionService> Create(Options options, const Environment& environment);
   ~SessionService() override;
@@ -70,6 +73,14 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   void OnHang(SessionId session, const std::string& text);
   // Ends all sessions with this status and closes all connections. On the strand; the last call.
   void Stop(const absl::Status& status);
+  // Returns whether another controller can go on with sessions of this one.
+  bool restores() const { return options_.epoch != 0 && options_.session_key != nullptr && options_.controller_grace > absl::ZeroDuration(); }
+  // The two steps in which a controller leaves its sessions to the next one. REQUIRES: restores(). On the strand.
+  // Carries out no further request, tells clients that the controller stops, for this reason, and waits for the requests under way. Calls `quiet` when all are
+  // settled and their clients know it, or nothing more can be waited for: at the latest after kLongestPause.
+  void Pause(const std::string& reason, absl::AnyInvocable<void() &&> quiet);
+  // Closes all connections, and keeps the sessions: call Stop when hosts cannot hear of their end any more.
+  void Leave(const std::string& reason);
 
   size_t num_sessions() const { return sessions_.size(); }
   size_t num_links() const { return links_.size(); }
@@ -114,7 +125,16 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
                 const ::pathways::v1::SessionHello& hello);
   size_t SessionsOf(const std::string& user) const;
   ServedSession::Owner OwnerOf(uint64_t session);
-  bool restores() const { return options_.epoch != 0 && options_.session_key != nullptr && options_.controller_grace > absl::ZeroDuration(); }
+  // -- sessions that are left to the next controller (service_leave.cc)
+  struct Pausing {
+    int64_t looks = 0, looks_in_vain = 0;  // that are left
+    size_t unsettled = SIZE_MAX;           // at the last one
+    absl::AnyInvocable<void() &&> quiet;
+  };
+  void AwaitQuiet(std::shared_ptr<Pausing> pausing);
+  size_t Unsettled();
+  void TakeAcknowledgement(uint64_t session, const ::pathways::v1::ClientFrame& frame);
+  absl::Status Stopping() const;
   // -- sessions of the controller before (service_restore.cc)
   absl::Status BeginRestore(LinkId link, const identity::Caller& caller, const ::pathways::v1::SessionHello& hello);
   Entry& AddEntry(LinkId link, const identity::Caller& caller, std::shared_ptr<Session> session,
@@ -160,6 +180,8 @@ class SessionService final : private FrameLink<::pathways::v1::ClientFrame>::Own
   net::Strangers<LinkId> strangers_;
   std::map<uint64_t, Entry> sessions_;
   std::deque<Forgotten> forgotten_;  // the oldest first, at most kMostForgotten
+  std::string pausing_;              // why; empty: it does not
+  bool left_ = false;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
 };
 

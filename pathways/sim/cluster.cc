@@ -11,6 +11,7 @@ namespace {
 constexpr char kControllerAddress[] = "tcp:controller:1";
 constexpr char kAddressForClients[] = "tcp:controller:2";
 constexpr absl::Duration kFormWithin = absl::Minutes(1);
+constexpr absl::Duration kFlushed = absl::Milliseconds(10);   // a process that has ended after its last frame lets that go out
 constexpr absl::Duration kReturnWithin = absl::Seconds(8);  // hosts make longer attempts to connect while nobody answers
 
 // Returns the devices of each host, by name.
@@ -193,9 +194,24 @@ void SimCluster::DelayHost(int number, absl::Duration by, bool by_chance, absl::
   network_.Disturb(process.name(), by, by_chance, world_->now() + duration);
 }
 
-void SimCluster::CrashController(absl::Duration away) {
+void SimCluster::CrashController(absl::Duration away) { EndController(PlacesOf(*clusters_.back()), away); }
+
+void SimCluster::StopController(absl::Duration away) {
+  controller::ClusterImpl* const cluster = clusters_.back().get();
+  session::SessionService* const service = services_.back().get();
+  const auto left = [this, cluster, service, away] {
+    const std::string places = PlacesOf(*cluster);
+    service->Leave("the scenario says so");
+    cluster->Stop("the scenario says so", false, [this, service, places, away] {
+      service->Stop(absl::UnavailableError("the scenario says so"));
+      world_->After(kFlushed, [this, places, away] { EndController(places, away); });
+    });
+  };
+  cluster->Post([service, left] { service->Pause("the scenario says so", left); });
+}
+
+void SimCluster::EndController(const std::string& places, absl::Duration away) {
   if (scenario_.restores == 0) referee_.ControllerDied();
-  const std::string places = PlacesOf(*clusters_.back());
   network_.Cut(*controllers_.back(), false);
   controllers_.back()->Kill();
   world_->After(away / 4, [this, away] {  // commands that were under way have come

@@ -58,6 +58,8 @@ class SimCluster {
   int AddHost();
   // Kills the controller; a new one takes its address after `away`.
   void CrashController(absl::Duration away);
+  // Tells the controller to leave its sessions to a new one, which takes its address `away` after its end.
+  void StopController(absl::Duration away);
 
   // Returns a new process for a client; it lives as long as the cluster. KillClient: its connections close at their other ends.
   Process* NewClient(const std::string& name, absl::Duration task_time);
@@ -76,6 +78,7 @@ class SimCluster {
 
  private:
   void StartController();
+  void EndController(const std::string& places, absl::Duration away);
   void Born(int number);
   std::string IslandOf(int number) const;
   void ExpectLoss(const std::string& host, absl::Duration within);

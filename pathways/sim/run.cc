@@ -81,6 +81,7 @@ class Run {
     if (fault.kind == "start") return cluster_.StartHost(host);
     if (fault.kind == "join") return static_cast<void>(cluster_.AddHost());
     if (fault.kind == "controller") return cluster_.CrashController(fault.duration);
+    if (fault.kind == "handover") return cluster_.StopController(fault.duration);
     Workload& workload = *workloads_[world_.Below(workloads_.size())];
     if (fault.kind == "cut") return workload.CutOff(fault.duration);
     workload.Kill();  // client

@@ -63,7 +63,7 @@ absl::Status ReadFault(const Words& words, Scenario* out) {
   PW_RETURN_IF_ERROR(ReadWhen(words[1], &fault));
   fault.kind = words[2];
   const std::vector<std::string> kinds = {"crash", "power", "stop",       "slow",   "part", "delay",  "reorder",
-                                          "start", "join",  "controller", "client", "cut",  "unlink", "sever"};
+                                          "start", "join",  "controller", "handover", "client", "cut",  "unlink", "sever"};
   if (std::find(kinds.begin(), kinds.end(), fault.kind) == kinds.end()) return Bad("a kind of fault", fault.kind);
   for (size_t i = 3; i < words.size(); ++i) {
     const std::pair<std::string, std::string> kv = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
@@ -197,7 +197,7 @@ bool SilencesHosts(const Scenario& scenario) {
 
 bool KillsControllers(const Scenario& scenario) {
   return std::any_of(scenario.faults.begin(), scenario.faults.end(),
-                     [](const Fault& fault) { return fault.kind == "controller"; });
+                     [](const Fault& fault) { return fault.kind == "controller" || fault.kind == "handover"; });
 }
 
 }  // namespace pw::sim

@@ -81,7 +81,7 @@ TEST_P(EveryScenario, TheSameSeedDoesTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(Sim, EveryScenario,
                          ::testing::Values("chain", "pipeline", "tenants", "training", "exchange", "elastic", "controller",
-                                           "memory", "wide", "links", "unlinked", "severed", "repeats", "returns"),
+                                           "memory", "wide", "links", "unlinked", "severed", "repeats", "returns", "handover"),
                          [](const auto& info) { return info.param; });
 
 // A hundred small clusters, each with a fault of every kind.
@@ -230,6 +230,17 @@ TEST(Sim, SessionsOutliveTheirController) {
     ExpectClean(report);
     EXPECT_EQ(report.errors, 0u);
     EXPECT_GT(report.simulated_seconds, 1) << "it was not over before the controller died";
+  }
+}
+
+// Also copies between hosts, which a controller that is killed takes with it.
+TEST(Sim, SessionsAreLeftToTheNextController) {
+  const Scenario scenario = Read("handover");
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Report report = RunScenario(scenario, seed);
+    ExpectClean(report);
+    EXPECT_EQ(report.errors, 0u);
+    EXPECT_GT(report.simulated_seconds, 1) << "it was not over before the controller was told to stop";
   }
 }
 

@@ -232,6 +232,8 @@ def parser():
     up.add_argument("--controller-grace", type=float, metavar="S",
                     help="how long the hosts keep their programs and arrays after the end of the controller, and wait for another one at its address "
                          "(default 60); 0: they free them at once")
+    up.add_argument("--no-restart", action="store_true",
+                    help="do not start the controller again when its process fails; by default programs go on with the next one, at the same address")
     up.add_argument("--metrics-port", metavar="[HOST:]PORT",
                     help="show metrics to Prometheus, the controller's at http://127.0.0.1:PORT/metrics and those of the workers and the agent on the next "
                          "ports; 0: free ports (default: no metrics). With an address that other machines reach: by HTTPS, but those of the agent on 127.0.0.1")
@@ -246,7 +248,7 @@ def parser():
     up.add_argument("--page-name", action="append", metavar="NAME",
                     help="with --page: a further name by which browsers call it, such as that of a proxy before it")
     up.add_argument("-d", "--detach", action="store_true", help="leave the cluster running and return (this is the default)")
-    up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster")
+    up.add_argument("--foreground", action="store_true", help="stay until Ctrl-C, then stop the cluster. With --no-workers, SIGTERM stops the controller for now: programs wait for another one")
 
     _add_worker(add("worker", join.worker, "run one worker of this machine, for a controller that runs anywhere; stays in the foreground"))
 
@@ -370,7 +372,9 @@ def main(argv=None):
         return _complain(args, str(error), EXIT_NOT_RUNNING)
     except ValueError as error:
         return _complain(args, str(error), EXIT_USAGE)
-    except (StatusError, processes.StartError, binaries.MissingError, OSError) as error:
+    except StatusError as error:
+        return _complain(args, "\n".join(filter(None, (str(error), records.why_silent(args)))), EXIT_FAILED)
+    except (processes.StartError, binaries.MissingError, OSError) as error:
         return _complain(args, str(error), EXIT_FAILED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

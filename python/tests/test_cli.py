@@ -73,6 +73,20 @@ def test_a_stale_state_is_not_running(home):
         records.load("default")
 
 
+def test_a_controller_that_has_ended_is_told_with_its_log(home, capsys, tmp_path):
+    """Its address is one at which nobody listens; another process of the cluster still runs."""
+    (tmp_path / "log").write_text("E it has failed 5 times\n")
+    pid = os.getpid()
+    members = [records.Member("controller", pid, 1, str(tmp_path / "log")), records.Member("host0", pid, records.start_time(pid), "")]
+    records.fresh_folder("default")
+    records.State("default", "127.0.0.1:1", "1x1x1", "cpu", members).save()
+    assert cli.main(["status"]) == cli.EXIT_FAILED
+    told = capsys.readouterr().err
+    assert "The controller of cluster 'default' has ended" in told and "it has failed 5 times" in told
+    assert cli.main(["status", "--address", "127.0.0.1:1"]) == cli.EXIT_FAILED
+    assert "has ended. 'pathways down'" not in capsys.readouterr().err
+
+
 def test_status_for_people_names_islands_hosts_and_clients():
     report = {"state": "formed", "uptime_seconds": 3.2, "islands": [{"id": 0, "name": "island0", "hosts": [0]}],
               "hosts": [{"id": 0, "name": "host0", "island": 0, "state": "up", "pid": 77}],

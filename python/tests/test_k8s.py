@@ -383,6 +383,7 @@ def test_no_option_of_up_is_ignored():
         "client_grace",
         "host_grace",
         "controller_grace",
+        "no_restart",
         "oidc_issuer",
         "oidc_audience",
         "oidc_user_claim",
@@ -419,6 +420,7 @@ def test_options_reach_the_pods_that_they_concern(capsys):
                 "0",
                 "--controller-grace",
                 "30",
+                "--no-restart",
                 "--oidc-issuer",
                 "https://id.example.org",
                 "--oidc-audience",
@@ -459,6 +461,7 @@ def test_options_reach_the_pods_that_they_concern(capsys):
     ]
     assert (
         "--spill" in up
+        and "--no-restart" in up
         and "--checksum" in join
         and join[-1] == "--host-python"
         and after(join, "--memory-limit") == "1000"

@@ -1,6 +1,7 @@
 """Tests the decisions of the launchers that need no scheduler, Ray or cluster."""
 
 import argparse
+import signal
 
 import pytest
 
@@ -32,7 +33,8 @@ class _Child:
     """Stands for a process. code: its exit status; None: it lives."""
 
     def __init__(self, code):
-        self.popen = argparse.Namespace(returncode=code, poll=lambda: code, terminate=lambda: None, wait=lambda _=None: code)
+        self.popen = argparse.Namespace(returncode=code, poll=lambda: code, send_signal=lambda _: None, wait=lambda _=None: code)
+        self.stop_signal = signal.SIGTERM
 
     def alive(self):
         return self.popen.returncode is None

@@ -72,3 +72,11 @@ def test_a_forked_child_can_start_processes_of_its_own(tmp_path):
         "  os._exit(processes.Process('two', ['true'], sys.argv[1] + '/b').popen.wait())\n"
         "raise SystemExit(os.waitpid(pid, 0)[1])\n")
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=60).returncode == 0
+
+
+def test_a_process_ends_by_its_own_signal(tmp_path):
+    code = "import signal, time\nsignal.signal(signal.SIGINT, lambda *_: exit(7))\nprint('on', flush=True)\ntime.sleep(60)"
+    child = processes.Process("child", [sys.executable, "-c", code], tmp_path / "log", stop_signal=processes.ENDS_THE_CLUSTER)
+    processes.wait_for(lambda: True if "on" in child.log.read_text() else None, [child], 60, "it")
+    child.stop(grace=60)
+    assert child.popen.returncode == 7

@@ -59,7 +59,7 @@ class Cluster:
         self.env = {**os.environ, "PATHWAYS_HOME": str(home), "JAX_PLATFORMS": "pathways", "PATHWAYS_START_SECONDS": str(PATIENCE)}
         for name in ("PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "PATHWAYS_TOKEN_FILE"):
             self.env.pop(name, None)
-        self.started = self.run("up", *words, "--page")
+        self.started = self.run("up", *words, "--page", "--no-restart")  # so pid("controller") is the controller
         self.programs = []
 
     def run(self, *words):

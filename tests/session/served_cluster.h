@@ -2,6 +2,7 @@
 // happens outside Run and its callers.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,9 +20,8 @@ namespace pw::session {
 class ServedCluster : public controller::TestCluster {
  public:
   explicit ServedCluster(int hosts = 1, int devices = 4, absl::Duration grace = absl::Minutes(10),
-                         controller::ClusterOptions cluster_options = {})
+                         controller::ClusterOptions cluster_options = {}, SessionService::Options options = {})
       : TestCluster(hosts, devices, cluster_options) {
-    SessionService::Options options;
     options.identity = cluster_options.identity;
     options.grace = grace;
     options.make_key = [n = 0]() mutable { return absl::StrCat("key ", ++n); };
@@ -43,6 +43,7 @@ class ServedCluster : public controller::TestCluster {
     client::Link::Options options;
     options.controller = service_address;
     options.description = "a test";
+    options.say = said;
     options.patience = patience;
     auto opened = std::make_shared<absl::Status>(absl::CancelledError("still waiting"));
     remote = client::RemoteSession::Open(
@@ -60,6 +61,7 @@ class ServedCluster : public controller::TestCluster {
     return shards;
   }
 
+  std::function<void(const std::string&)> said;  // takes lines for the user
   CutTransport cut{&transport};
   Strand client_strand{&executor};
   std::shared_ptr<SessionService> service;

@@ -37,9 +37,14 @@ std::string StopSignal::Wait(pid_t parent) {
   while (poll(fds, 2, -1) < 0 && errno == EINTR) {
   }
   if (fds[1].revents != 0) return "the parent process has ended";
+  signal_ = Take();
+  if (signal_ == 0) return "a signal";
+  return absl::StrCat("signal ", signal_ == SIGINT ? "SIGINT" : "SIGTERM");
+}
+
+int StopSignal::Take() {
   signalfd_siginfo info;
-  if (read(signal_fd_, &info, sizeof info) != sizeof info) return "a signal";
-  return absl::StrCat("signal ", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
+  return read(signal_fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
 }
 
 }  // namespace pw

@@ -23,9 +23,16 @@ class StopSignal {
   // Blocks until the process should stop. Returns the reason in words. `parent`: the process that started this one, whose end stops it, too;
   // 0: its end does not.
   std::string Wait(pid_t parent);
+  // Returns the signal because of which Wait has returned; 0: none has come.
+  int signal() const { return signal_; }
+  // Becomes readable when a signal has come.
+  int descriptor() const { return signal_fd_; }
+  // Takes a signal that has come, SIGTERM or SIGINT; 0: none could be read.
+  int Take();
 
  private:
   int signal_fd_;
+  int signal_ = 0;
 };
 
 }  // namespace pw

@@ -38,7 +38,10 @@ class UnsettledRequests {
   uint64_t done_up_to() const;
   // Returns how many requests are done, and have not been taken to be told to the client.
   size_t untold() const { return untold_.size(); }
-  // Returns the ranges of these requests, the first and the last of each, ascending. The client knows of them when `known` ends.
+  // Returns how many requests are not settled.
+  size_t unsettled() const { return open_.size(); }
+  // Returns the ranges of the requests that are done and not taken, the first and the last of each, ascending. The client knows of them when
+  // `known` ends.
   struct Done {
     std::vector<uint64_t> ranges;
     std::shared_ptr<void> known;

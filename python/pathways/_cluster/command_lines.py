@@ -177,10 +177,13 @@ class Security:
 
 
 def controller(listen, listen_workers, hosts, port_file, policy=None, spill=False, dispatch=None, hang_limit=None, *, usage_file=None, security=Security(),
-               client_grace=None, host_grace=None, controller_grace=None, on_hang=None):
-    """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address."""
+               client_grace=None, host_grace=None, controller_grace=None, on_hang=None, restart=False):
+    """Returns the controller's command line. Once it serves, the port file has two lines: the clients' and the workers' address. `restart`: a process of it
+    stays and starts it again when it fails."""
     args = [binaries.find("pathways-controller"), "--listen-clients", listen, "--listen-workers", listen_workers,
             "--expect-hosts", hosts, "--port-file", port_file, *security.controller_flags(), *_staged_limit()]
+    if restart:
+        args.append("--restart")
     if spill:
         args.append("--spill")
     if dispatch:

@@ -5,12 +5,14 @@ import json
 import os
 import pathlib
 import secrets
+import signal
 import socket
 
 from pathways._cluster import addresses, admin, command_lines, processes, records, simulated
 from pathways._cluster.shape import Shape
 
 _MOST_PATH = 100  # bytes of a Unix socket's path; the system takes 107
+STOP_SECONDS = 15.0  # for a controller that leaves its sessions to the next one
 START_SECONDS = float(os.environ.get("PATHWAYS_START_SECONDS", "60"))
 
 
@@ -71,7 +73,7 @@ class Cluster:
     def __init__(self, shape, folder, platform=None, listen=None, owned=True, policy=None, joinable=None, checksum=False, heartbeat=None,
                  simulated=None, memory_limit=None, spill=False, dispatch=None, listen_proxy=None, security=command_lines.Security(), metrics_port=None, metrics_host="127.0.0.1",
                  hang_limit=None, on_hang=None, usage_file=None, host_python=command_lines.HostPython(), client_grace=None, host_grace=None, controller_grace=None, page=None,
-                 device_options=()):
+                 device_options=(), restart=False):
         self.shape = shape
         self.folder = pathlib.Path(folder)
         self.platform = platform or command_lines.default_platform()
@@ -95,6 +97,7 @@ class Cluster:
         self.host_grace = host_grace  # seconds; None: the controller's own choice
         # Seconds; None: the controller's own choice. Nobody starts another controller for a program's own cluster.
         self.controller_grace = 0 if owned and joinable is None else controller_grace
+        self.restart = restart  # the controller, when it fails
         self.simulated = simulated  # a simulated.Device: all hosts are simulated and have such devices
         self.metrics_port = metrics_port  # the controller's; the workers, and then the agent, have the ports after it. 0: free ones; None: no metrics
         self.metrics_host = metrics_host  # on which they listen; the agent, which has no certificate, always on 127.0.0.1
@@ -126,6 +129,12 @@ class Cluster:
 
     def stop(self):
         processes.stop_all(list(reversed(self.processes)))
+
+    def stop_for_now(self):
+        """Stops a cluster without workers of its own so that another one can take its place: its programs wait for that."""
+        for process in self.processes:
+            process.stop_signal = signal.SIGTERM
+        processes.stop_all(list(reversed(self.processes)), STOP_SECONDS)
 
     handle = {}
 
@@ -168,7 +177,8 @@ class Cluster:
         port_file = self.folder / "controller.port"
         args = command_lines.controller(self.listen, self._listen_workers(), len(self.shape.placement()), port_file, self.policy, self.spill,
                                         self.dispatch, self.hang_limit, usage_file=self.usage_file, security=self.security,
-                                        client_grace=self.client_grace, host_grace=self.host_grace, controller_grace=self.controller_grace, on_hang=self.on_hang)
+                                        client_grace=self.client_grace, host_grace=self.host_grace, controller_grace=self.controller_grace, on_hang=self.on_hang,
+                                        restart=self.restart)
         if self.joinable is None:
             args.append("--own-workers")  # workers started separately would wait for the next controller
         args += self._metrics("controller", 0)
@@ -180,7 +190,7 @@ class Cluster:
             args.append(f"--heartbeat-limit={self.heartbeat}")
         if self.owned:
             args.append(processes.ends_with_this_one())
-        self.processes.append(processes.Process("pathways-controller", args, self._log("controller")))
+        self.processes.append(processes.Process("pathways-controller", args, self._log(records.CONTROLLER), stop_signal=processes.ENDS_THE_CLUSTER))
         clients, workers = processes.wait_for(
             lambda: addresses.read_ports(port_file), self.processes, START_SECONDS, "the controller did not start")
         self.address, self.workers_address = self._reachable(clients), self._reachable(workers)

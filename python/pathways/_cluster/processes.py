@@ -9,6 +9,7 @@ import concurrent.futures
 import os
 import pathlib
 import queue
+import signal
 import subprocess
 import threading
 import time
@@ -59,11 +60,15 @@ def ends_with_this_one():
     return f"--exit-with-parent={os.getpid()}"
 
 
-class Process:
-    """One child process and its log."""
+ENDS_THE_CLUSTER = signal.SIGINT  # to a controller; SIGTERM stops it for now, and programs wait for another one
 
-    def __init__(self, name, args, log, env=None, pass_fds=()):
+
+class Process:
+    """One child process and its log. `stop_signal`: tells it to end."""
+
+    def __init__(self, name, args, log, env=None, pass_fds=(), stop_signal=signal.SIGTERM):
         self.name = name
+        self.stop_signal = stop_signal
         self.log = pathlib.Path(log)
         self.args = [str(a) for a in args]
         with open(self.log, "ab") as output:
@@ -93,10 +98,10 @@ class Process:
 
 
 def stop_all(processes, grace=2.0):
-    """Sends SIGTERM to all, then SIGKILL to those that have not ended within `grace` seconds."""
+    """Sends SIGTERM to all, or each one's own signal, then SIGKILL to those that have not ended within `grace` seconds."""
     for process in processes:
         if process.alive():
-            process.popen.terminate()
+            process.popen.send_signal(process.stop_signal)
     deadline = time.monotonic() + grace
     for process in processes:
         try:

@@ -18,6 +18,11 @@ import shutil
 import signal
 import time
 
+from pathways._cluster import processes
+
+
+CONTROLLER = "controller"  # the name of a local cluster's member, and of its log
+
 
 class NotRunning(Exception):
     """No such cluster is running."""
@@ -95,6 +100,14 @@ class State:
     def alive(self):
         return any(m.alive() for m in self.members) if self.engine == "local" else engine(self.engine).alive(self)
 
+    def lost_controller(self):
+        """Says that the controller of a local cluster has ended, with the end of its log; empty: it has not."""
+        gone = next((member for member in self.members if self.engine == "local" and member.name == CONTROLLER and not member.alive()), None)
+        if gone is None:
+            return ""
+        return (f"The controller of cluster '{self.name}' has ended. 'pathways down' ends the rest of the cluster, then 'pathways up' starts it anew. The end of "
+                f"{gone.log}:\n{processes.tail(gone.log)}")
+
     def save(self):
         path = self.folder / "state.json"
         temporary = path.with_suffix(".new")
@@ -112,10 +125,10 @@ class State:
         return names, killed
 
     def _stop_members(self, grace=15.0):
-        """Sends SIGTERM, then SIGKILL after `grace` seconds; returns the names killed. Hundreds of simulated hosts, which leave one by one, need the
+        """Tells all to end, then kills those that have not after `grace` seconds; returns their names. Hundreds of simulated hosts, which leave one by one, need the
         long grace."""
         for member in self.members:
-            member.signal(signal.SIGTERM)
+            member.signal(processes.ENDS_THE_CLUSTER if member.name == CONTROLLER else signal.SIGTERM)
         deadline = time.monotonic() + grace
         while self.alive() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -149,6 +162,16 @@ def load(name):
 def address_of(args):
     """Returns the address of the cluster that a command's flags name: --address, else PATHWAYS_ADDRESS, else the cluster --name of this machine."""
     return args.address or os.environ.get("PATHWAYS_ADDRESS") or load(args.name).address
+
+
+def why_silent(args):
+    """Returns why the cluster that a command's flags name does not answer, if this machine knows; else an empty string."""
+    if getattr(args, "address", None) or os.environ.get("PATHWAYS_ADDRESS") or not getattr(args, "name", None):
+        return ""
+    try:
+        return load(args.name).lost_controller()
+    except NotRunning:
+        return ""
 
 
 def all_recorded():

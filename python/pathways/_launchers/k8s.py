@@ -110,7 +110,7 @@ def _controller_flags(args):
         flags += [f"--oidc-{name}", value]
     if args.page is not None:
         flags += ["--page", _page_port(args.page)]
-    return [*flags, "--spill"] if args.spill else flags
+    return flags + ["--spill"] * args.spill + ["--no-restart"] * args.no_restart
 
 
 def _page_port(page):

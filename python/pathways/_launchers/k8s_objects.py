@@ -104,7 +104,7 @@ def _pod(init, container, volumes, affinity=None):
         **({"affinity": affinity} if affinity else {}),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # their variables begin with PATHWAYS_, as our own do
-        "terminationGracePeriodSeconds": 30,
+        "terminationGracePeriodSeconds": 30,  # a controller needs up to 5 s to leave its programs to the next one
         "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
                             "seccompProfile": {"type": "RuntimeDefault"}},
         "initContainers": [init],
@@ -158,7 +158,8 @@ def _controller_pod(cluster):
     args = ["up", "--foreground", "--no-workers", "--name", name, "--islands", str(cluster.islands), "--hosts", str(cluster.hosts),
             "--listen", f"0.0.0.0:{CLIENTS}", "--listen-workers", f"0.0.0.0:{WORKERS}", "--listen-proxy", "none", "--advertise", cluster.controller,
             *cluster.controller_flags]
-    # A controller that is killed takes all arrays with it. So the probe asks it seldom, and Kubernetes kills it after five minutes of silence.
+    # A controller that is killed takes the programs with it that cannot go on with the next one. So the probe asks it seldom, and Kubernetes kills it
+    # after five minutes of silence. It answers while it waits for its hosts.
     liveness = {"exec": {"command": ["pathways", "status", "--name", name]}, "periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 5}
     container = _container(
         cluster, "controller", ["pathways"], args=args,

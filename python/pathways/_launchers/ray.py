@@ -242,6 +242,8 @@ def _end(handle):
 
 # ------------------------------------------------------------------------------- the engine's interface (see records.engine)
 def launch(args, folder):
+    if args.no_restart:
+        raise ValueError("--no-restart is not for --on ray: Ray starts each process again that fails")
     if args.gres:
         raise ValueError("--gres is for --on slurm; --option=RESOURCE=AMOUNT asks Ray for a resource of each node")
     return RayCluster(args, folder).start()

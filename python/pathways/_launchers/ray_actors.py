@@ -7,6 +7,7 @@ this module does not import Ray.
 
 import os
 import pathlib
+import signal
 import tempfile
 import threading
 import time
@@ -31,9 +32,9 @@ def _folder(spec):
 class _Actor:
     """Owns one child. The actor exits when the child ends, except in stop()."""
 
-    def _start(self, name, args, spec, log):
+    def _start(self, name, args, log, stop_signal=signal.SIGTERM):
         self._stopping = False
-        self.child = processes.Process(name, [*args, processes.ends_with_this_one()], log)
+        self.child = processes.Process(name, [*args, processes.ends_with_this_one()], log, stop_signal=stop_signal)
         threading.Thread(target=self._watch, name="pathways-watch", daemon=True).start()
 
     def _watch(self):
@@ -76,7 +77,7 @@ class Controller(_Actor):
         port_file.unlink(missing_ok=True)
         args = command_lines.controller(listen or f"{address}:0", listen_workers or f"{address}:0", spec["hosts"], port_file, spec["policy"], spec["spill"],
                                         spec["dispatch"], spec["hang_limit"], security=_security(spec), client_grace=spec["client_grace"], host_grace=spec["host_grace"], controller_grace=spec["controller_grace"], on_hang=spec["on_hang"])
-        self._start("pathways-controller", args, spec, folder / "controller.log")
+        self._start("pathways-controller", args, folder / "controller.log", processes.ENDS_THE_CLUSTER)
         ports = self._wait(lambda: addresses.read_ports(port_file), "the controller did not start")
         self._folder, self._tls = folder, spec["tls"]
         self._ports = tuple(addresses.reachable(port, address) for port in ports)
@@ -125,7 +126,7 @@ class Worker(_Actor):
         args = command_lines.worker(workers, host, island, spec["platform"], spec["devices"], most_hosts, address, spec["checksum"], spec["memory_limit"],
                                     host_python=command_lines.HostPython(**spec["host_python"]), device_options=spec["device_options"], access=_access(spec, controller, "worker", host),
                                     island_hosts=spec["island_hosts"])
-        self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], spec, folder / f"{host}.log")
+        self._start(f"pathways-worker {host}", [*args, "--exit-with-controller"], folder / f"{host}.log")
 
 
 class Agent(_Actor):
@@ -137,7 +138,7 @@ class Agent(_Actor):
         port_file = folder / "agent.port"
         listen = processes.read_port_file(port_file) or spec["listen_proxy"] or f"{address}:0"  # after a restart on this node, as before
         port_file.unlink(missing_ok=True)
-        self._start("pathways-agent", command_lines.agent(clients, listen, port_file, access=_access(spec, controller, "agent", "agent")), spec, folder / "agent.log")
+        self._start("pathways-agent", command_lines.agent(clients, listen, port_file, access=_access(spec, controller, "agent", "agent")), folder / "agent.log")
         self._address = addresses.reachable(self._wait(lambda: processes.read_port_file(port_file), "the agent did not start"), address)
 
     def address(self):

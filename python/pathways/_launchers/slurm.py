@@ -96,7 +96,7 @@ class SlurmCluster:
     def start(self):
         args = self._args
         spec = {"shape": str(self.shape), "platform": self.platform, "policy": args.policy, "checksum": args.checksum,
-                "memory_limit": args.memory_limit, "device_options": args.device_options, "host_python": dataclasses.asdict(cluster_commands.host_python(args)), "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit, "on_hang": args.on_hang, "client_grace": args.client_grace, "host_grace": args.host_grace, "controller_grace": args.controller_grace,
+                "memory_limit": args.memory_limit, "device_options": args.device_options, "host_python": dataclasses.asdict(cluster_commands.host_python(args)), "spill": args.spill, "dispatch": args.dispatch, "hang_limit": args.hang_limit, "on_hang": args.on_hang, "client_grace": args.client_grace, "host_grace": args.host_grace, "controller_grace": args.controller_grace, "restart": not args.no_restart,
                 "listen": args.listen or "0.0.0.0:0", "listen_workers": args.listen_workers or "0.0.0.0:0", "listen_proxy": addresses.listen_proxy(args.listen_proxy or "none", ""), "tls": args.tls,
                 "oidc": command_lines.oidc(args)}
         (self.folder / "spec.json").write_text(json.dumps(spec))

@@ -3,7 +3,8 @@
     python -m pathways._launchers.slurm_node FOLDER
 
 The nodes share FOLDER, as they share home folders under Slurm. Its spec.json describes the cluster. The first task writes controller.json once the
-controller serves. Every process writes its log to FOLDER. The task restarts a crashed worker or agent, and ends with the controller.
+controller serves. Every process writes its log to FOLDER. The task restarts a crashed worker or agent. The controller restarts
+itself; the task ends when that is given up.
 """
 
 import json
@@ -44,8 +45,9 @@ def _start_controller(folder, spec, shape, address):
     port_file = folder / "controller.port"
     args = command_lines.controller(spec["listen"], spec["listen_workers"], len(shape.placement()), port_file, spec["policy"],
                                     spec["spill"], spec["dispatch"], spec["hang_limit"], security=_security(folder, spec), on_hang=spec["on_hang"], client_grace=spec["client_grace"],
-                                    host_grace=spec["host_grace"], controller_grace=spec["controller_grace"])
-    process = processes.Process("pathways-controller", [*args, processes.ends_with_this_one()], folder / "controller.log")
+                                    host_grace=spec["host_grace"], controller_grace=spec["controller_grace"], restart=spec["restart"])
+    process = processes.Process("pathways-controller", [*args, processes.ends_with_this_one()], folder / "controller.log",
+                                stop_signal=processes.ENDS_THE_CLUSTER)  # the job's end is that of the workers, too
     ports = processes.wait_for(lambda: addresses.read_ports(port_file), [process], START_SECONDS, "the controller did not start")
     return process, *(addresses.reachable(port, address) for port in ports)
 

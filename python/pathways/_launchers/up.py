@@ -27,7 +27,7 @@ def up(args):
         raise ValueError("--detach and --foreground exclude each other")
     _not_up(args.name)
     if args.foreground:
-        signal.signal(signal.SIGTERM, _interrupt)  # before a user can see the cluster and stop it
+        signal.signal(signal.SIGTERM, _terminate)  # before a user can see the cluster and stop it
     cluster = _start_here(args) if args.on == "local" else _start_on(args)
     state = records.State(args.name, cluster.address, str(cluster.shape), cluster.platform, cluster.members, args.on, cluster.handle,
                           cluster.workers_address, cluster.access)
@@ -74,7 +74,7 @@ def _start_here(args):
     return local.Cluster(shape, records.fresh_folder(args.name), args.platform, listen, owned=args.foreground, policy=args.policy, joinable=joinable,
                          checksum=args.checksum, memory_limit=args.memory_limit, spill=args.spill, dispatch=args.dispatch,
                          listen_proxy=_listen_proxy(args), security=_security(args), **_metrics(args),
-                         hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), controller_grace=_grace(args, "controller_grace"), usage_file=_usage_file(args),
+                         hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), controller_grace=_grace(args, "controller_grace"), restart=not args.no_restart, usage_file=_usage_file(args),
                          host_python=cluster_commands.host_python(args), page=_page(args), device_options=args.device_options).start()
 
 
@@ -87,7 +87,7 @@ def _start_simulated(args):
     listen = args.listen or "127.0.0.1:0"
     return local.Cluster(simulated.parse_shape(args.simulated), records.fresh_folder(args.name), "simulated", listen, owned=args.foreground,
                          policy=args.policy, joinable=joinable, dispatch=args.dispatch, listen_proxy=_listen_proxy(args), security=_security(args),
-                         **_metrics(args), hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), controller_grace=_grace(args, "controller_grace"), usage_file=_usage_file(args), page=_page(args),
+                         **_metrics(args), hang_limit=_hang_limit(args), on_hang=args.on_hang, client_grace=_grace(args, "client_grace"), host_grace=_grace(args, "host_grace"), controller_grace=_grace(args, "controller_grace"), restart=not args.no_restart, usage_file=_usage_file(args), page=_page(args),
                          simulated=simulated.parse_device(args.simulated_device or "tpu-v3")).start()
 
 
@@ -198,21 +198,31 @@ def _announce(args, cluster):
     return 0
 
 
-def _interrupt(*_):
-    raise KeyboardInterrupt
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM has come."""
+
+
+def _terminate(*_):
+    raise _Terminated
 
 
 def _stay(args, cluster, state):
-    """Runs until Ctrl-C or SIGTERM, then stops the cluster. Raises StartError if a process of the cluster ends early."""
+    """Runs until Ctrl-C or SIGTERM, then stops the cluster. After SIGTERM, programs of a controller alone wait for the next one: what sends it, such as
+    Kubernetes or systemd, often starts another one. Raises StartError if a process of the cluster ends early."""
+    stop = cluster.stop
     try:
         _announce(args, cluster)
         while (failure := cluster.failure()) is None:
             time.sleep(0.2)
         raise processes.StartError(failure)
+    except _Terminated:
+        if args.no_workers:
+            stop = cluster.stop_for_now
+        return 0
     except KeyboardInterrupt:
         return 0
     finally:
-        cluster.stop()
+        stop()
         (state.folder / "state.json").unlink(missing_ok=True)
 
 

@@ -20,6 +20,15 @@ x = jax.device_put(np.arange(8.0), NamedSharding(jax.sharding.Mesh(np.array(devi
 print(len(devices), len({d.island for d in devices}), float(jax.jit(lambda v: v.sum())(x)))
 """
 
+HOLDING = """
+import sys
+import jax, numpy as np
+x = jax.block_until_ready(jax.jit(lambda v: v + 1)(np.arange(8.0)))
+print("ready", flush=True)
+sys.stdin.readline()
+print(float(jax.jit(lambda v: v.sum())(x)), flush=True)
+"""
+
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
@@ -141,5 +150,21 @@ def test_a_worker_that_crashes_comes_back_and_a_node_that_dies_does_not_take_the
     assert slurm.jobs() == {job: "RUNNING"}
     wait_for_hosts(command, ["n0", "n2", "n1"])  # in order of ids: n1 has a new id
     assert command.run(up["address"], PROGRAM.replace("devices()", "devices()[:4]")) == "4 1 28.0\n"
+    command("down")
+    assert slurm.jobs() == {}
+
+
+def test_a_controller_that_crashes_comes_back_and_programs_go_on(slurm, command):
+    up = command("up", "--on", "slurm", "--hosts", "2", "--devices", "2")
+    jobs = slurm.jobs()
+    before = command("status")
+    program = command.program(up["address"], HOLDING)
+    assert program.stdout.readline() == "ready\n", program.communicate()[1]
+    subprocess.run(["kill", "-9", str(before["pid"])], check=True)
+    out, err = program.communicate("\n", timeout=WAIT_SECONDS)
+    assert (program.returncode, out) == (0, "36.0\n"), err
+    after = command("status")
+    assert after["pid"] != before["pid"] and slurm.jobs() == jobs
+    assert {host["name"]: host["pid"] for host in after["hosts"]} == {host["name"]: host["pid"] for host in before["hosts"]}
     command("down")
     assert slurm.jobs() == {}

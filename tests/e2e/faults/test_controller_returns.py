@@ -16,12 +16,11 @@ import numpy as np
 import pytest
 from cli import CommandLine, end, free_ports
 from conftest import PATIENCE, assert_same, eventually
+from controllers import NOT_RESTORABLE, REPLACED, Controllers, formed, hosts, lines, train
 from cut_hosts import ask
 from cut_network import Network
 
 from pathways._cluster import command_lines
-
-REPLACED = 3  # the exit status of a controller that another one has replaced
 
 # Collectives over all hosts, on all devices. Then waits, and may be asked for the sum of what it holds.
 PROGRAM = """
@@ -38,68 +37,6 @@ print([(d.id, d.host) for d in jax.devices()], flush=True)
 print(np.asarray(jax.jit(f)(x)).tolist(), flush=True)
 for line in sys.stdin:
     print(float(np.asarray(x).sum()), flush=True)
-"""
-
-# Trains on all devices of all hosts, with collectives, donated parameters, and arrays that are small, and too large for the controller. Prints a hash of
-# all that it has read. The arguments: how many steps, and those after which it waits until nothing is under way, and then for a line.
-TRAINING = """
-import hashlib, sys
-import jax, jax.numpy as jnp, numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-mesh = Mesh(np.array(jax.devices()), ("x",))
-rows, copies = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
-n = 256
-
-@jax.jit
-def loss(p, x):
-    return jnp.mean((jnp.tanh(x @ p["w"] + p["b"]) - 1) ** 2)
-
-def step(p, x):
-    value, slope = jax.value_and_grad(loss)(p, x)
-    return jax.tree.map(lambda a, g: a - 0.1 * g, p, slope), value
-
-step = jax.jit(step, donate_argnums=0, out_shardings=(copies, copies))
-start = np.random.default_rng(0)
-p = jax.device_put({"w": start.normal(size=(n, n)).astype(np.float32), "b": start.normal(size=n).astype(np.float32)}, copies)
-read = hashlib.sha256()
-for i in range(int(sys.argv[1])):
-    x = jax.device_put(np.random.default_rng(i).normal(size=(64, n)).astype(np.float32), rows)
-    p, value = step(p, x)
-    if str(i) in sys.argv[2:]:
-        jax.block_until_ready(p)
-        print("quiet", flush=True)
-        sys.stdin.readline()
-    if i % 10 == 0:
-        read.update(np.asarray(p["w"]).tobytes())
-        print(i, flush=True)
-    elif i % 10 == 5:
-        read.update(np.asarray(value).tobytes())
-for leaf in jax.tree.leaves(p):
-    read.update(np.asarray(leaf).tobytes())
-print(read.hexdigest(), flush=True)
-"""
-
-# Uses a part of a session that no other controller can restore. Then waits, and tells the error that it reads.
-NOT_RESTORABLE = """
-import sys
-import jax, numpy as np
-from jax.experimental import colocated_python
-
-@colocated_python.colocated_python
-def f(v):
-    return v + 1
-
-cpus = colocated_python.colocated_cpu_devices(jax.devices()[:1])
-print(np.asarray(f(jax.device_put(np.arange(4.0, dtype=np.float32), cpus[0]))).tolist(), flush=True)
-x = jax.device_put(np.arange(4.0, dtype=np.float32))
-x.block_until_ready()
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    np.asarray(x)
-except jax.errors.JaxRuntimeError as error:
-    print(str(error).replace(chr(10), " "), flush=True)
 """
 
 # Keeps the devices of all hosts busy with collectives until the cluster fails.
@@ -131,63 +68,6 @@ def reference(cpu):
         return np.asarray(jax.jit(f)(np.arange(32, dtype=np.float32).reshape(8, 4)))
 
 
-def has_ended(pid):
-    """Returns whether the process has ended, with its sockets. Its program is gone before these are."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-class Controllers:
-    """Starts controllers by the command line of a cluster's own."""
-
-    def __init__(self, command, folder):
-        self.command, self.folder, self.started = command, folder, []
-        self.pid = command("status")["pid"]
-        self.words = pathlib.Path(f"/proc/{self.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
-
-    def word(self, name):
-        """Returns the value of a flag."""
-        return self.words[self.words.index(f"--{name}") + 1]
-
-    def kill_first(self):
-        os.kill(self.pid, signal.SIGKILL)
-        assert eventually(lambda: has_ended(self.pid))
-
-    def start(self, **changed):
-        """Starts another controller. Returns it once it serves, with its addresses for clients and for workers."""
-        number = len(self.started)
-        words = list(self.words)
-        changed["port-file"] = self.folder / f"controller{number}.port"
-        for name, value in changed.items():
-            words[words.index(f"--{name}") + 1] = str(value)
-        with open(self.log(number), "w") as log:
-            process = subprocess.Popen(words, env=self.command.env, stdout=log, stderr=log)
-        self.started.append(process)
-        assert eventually(changed["port-file"].exists), self.log(number).read_text()
-        clients, workers, _ = changed["port-file"].read_text().split()
-        return process, clients, workers
-
-    def log(self, number):
-        return self.folder / f"controller{number}.log"
-
-    def stop(self):
-        for process in self.started:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
-
-
-def hosts(command, *where):
-    return {host["name"]: host for host in command("status", *where)["hosts"]}
-
-
-def formed(command, *where):
-    done = command("status", *where, "--json", check=False)
-    return done.returncode == 0 and json.loads(done.stdout)["state"] == "formed"
-
-
 def check(command, address, cpu):
     """Runs PROGRAM, compares its results with jax's own, and returns it, still running, with the devices that it sees."""
     program = command.program(address, PROGRAM)
@@ -206,7 +86,7 @@ def test_the_hosts_of_a_killed_controller_serve_the_next_one(tmp_path, cpu):
     command = CommandLine(tmp_path / "home", PATHWAYS_COMPILE_CACHE="off")
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: command("down", check=False))
-        up = command("up", "--hosts", "2", "--devices", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600")
+        up = command("up", "--hosts", "2", "--devices", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600", "--no-restart")
         controllers = Controllers(command, tmp_path)
         stack.callback(controllers.stop)
         before = hosts(command)
@@ -233,17 +113,6 @@ def test_the_hosts_of_a_killed_controller_serve_the_next_one(tmp_path, cpu):
         assert eventually(lambda: command("status")["clients"] == [])
 
 
-def train(command, address, quiet):
-    return subprocess.Popen([command.python, "-c", TRAINING, "400", *map(str, quiet)], env=dict(command.env, PATHWAYS_ADDRESS=address), text=True,
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def lines(program, given=""):
-    out, err = program.communicate(given, timeout=PATIENCE)
-    assert program.returncode == 0, out + err
-    return out.splitlines()
-
-
 @pytest.mark.parametrize("door", ["ifrt", "pjrt"])
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts):
@@ -254,10 +123,10 @@ def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts)
     command = CommandLine(tmp_path / "home", PATHWAYS_COMPILE_CACHE="off", PATHWAYS_DOOR=door)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: command("down", check=False))
-        up = command("up", "--hosts", str(hosts), "--devices", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600")
+        up = command("up", "--hosts", str(hosts), "--devices", "2", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600", "--no-restart")
         controllers = Controllers(command, tmp_path)
         stack.callback(controllers.stop)
-        undisturbed = lines(train(command, up["address"], quiet), "\n" * len(quiet))
+        undisturbed, _ = lines(train(command, up["address"], quiet), "\n" * len(quiet))
         program = train(command, up["address"], quiet)
         stack.callback(program.kill)
         read = []
@@ -274,7 +143,7 @@ def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts)
             if quiet:
                 ask(program)
                 read.append(program.stdout.readline().strip())
-        assert read + lines(program) == undisturbed
+        assert read + lines(program)[0] == undisturbed
         for number in range(3):
             assert "goes on here" in controllers.log(number).read_text(), controllers.log(number).read_text()
         assert eventually(lambda: command("status")["clients"] == [])
@@ -286,7 +155,7 @@ def test_a_program_that_no_other_controller_can_restore_says_why(tmp_path):
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: command("down", check=False))
         up = command("up", "--hosts", "1", "--devices", "1", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600",
-                     "--host-python")
+                     "--host-python", "--no-restart")
         controllers = Controllers(command, tmp_path)
         stack.callback(controllers.stop)
         program = command.program(up["address"], NOT_RESTORABLE)
@@ -307,7 +176,7 @@ class BehindNetworks:
         self.folder, self.networks, self.workers = folder, [], []
         self.ports = [f"127.0.0.1:{port}" for port in free_ports(2)]
         self.command("up", "--no-workers", "--hosts", "2", "--listen", self.ports[0], "--listen-workers", self.ports[1], "--listen-proxy", "none",
-                     "--controller-grace", "600", "--host-grace", "600")
+                     "--controller-grace", "600", "--host-grace", "600", "--no-restart")
         self.command("token", "create", "--user", "rack", "--role", "worker", "--uses", "2", "--output", str(folder / "rack.token"))
         for name in ("a", "b"):
             self.networks.append(Network(self.ports[1]))
@@ -397,7 +266,7 @@ def test_hosts_tell_a_controller_that_it_was_replaced(behind, cpu):
 def test_hosts_that_no_controller_takes_end_with_theirs(tmp_path):
     command = CommandLine(tmp_path / "home")
     try:
-        command("up", "--hosts", "2", "--devices", "1", "--listen-proxy", "none", "--controller-grace", "1")
+        command("up", "--hosts", "2", "--devices", "1", "--listen-proxy", "none", "--controller-grace", "1", "--no-restart")
         before = hosts(command)
         controllers = Controllers(command, tmp_path)
         controllers.kill_first()

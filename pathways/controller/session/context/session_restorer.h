@@ -23,6 +23,7 @@ class SessionRestorer final : public session::Restoration {
   uint64_t done_up_to() const override { return context_->names().unsettled()->done_up_to(); }
   size_t untold() const override { return context_->names().unsettled()->untold(); }
   session::SettledNews TakeSettled() override;
+  size_t unsettled() const override { return context_->names().unsettled()->unsettled(); }
   std::optional<uint64_t> NameOf(Handle array) override;
   absl::Status RestoreArrays(absl::Span<const session::RestoredArray> arrays) override;
   absl::Status CheckManyNodes(const Bytes& program) const override;
