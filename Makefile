@@ -14,7 +14,7 @@ export CCACHE_NOHASHDIR ?= 1
 # So is the cache of programs that workers have compiled.
 export PATHWAYS_COMPILE_CACHE ?= $(CURDIR)/build/programs
 
-.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan asan-e2e tsan fuzz test-ray test-prometheus test-xprof test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
+.PHONY: help setup setup-dev setup-page build wheel demo test test-fast lint format sim tsa asan asan-e2e tsan fuzz test-ray test-prometheus test-xprof test-s3 test-page test-helm test-image image page test-maxtext test-torchax test-tunix jax-matrix newest nightly plugin-nightly bench paper docs locks audit sbom clean
 .DEFAULT_GOAL := help
 
 help:
@@ -128,6 +128,13 @@ test-xprof: wheel build/venv-xprof
 build/venv-xprof: tools/locks/requirements-xprof.txt
 	@tools/setup.sh xprof
 
+#: make test-s3    checkpoints in an object store, moto's S3 server, which it installs into build/venv-s3 (140 MB)
+test-s3: wheel build/venv-s3
+	@build/venv-newest/bin/python -m pytest -q tests/e2e/arrays/test_object_store.py
+
+build/venv-s3: tools/locks/requirements-s3.txt
+	@tools/setup.sh s3
+
 #: make test-helm  the Helm chart, by helm, which Go builds into build/helm (Go downloads 100 MB of sources)
 test-helm: wheel build/helm/helm
 	@$(PY) -m pytest -q python/tests/test_k8s.py
@@ -175,8 +182,8 @@ test-tunix: wheel build/venv-tunix
 build/venv-tunix: tools/locks/requirements-tunix.txt
 	@tools/setup.sh tunix
 
-#: make nightly    test, test-ray, test-prometheus, test-xprof, test-page, test-helm, test-image, sim, asan, asan-e2e, tsan, tsa, fuzz, bench
-nightly: test test-ray test-prometheus test-xprof test-page test-helm test-image sim asan asan-e2e tsan tsa fuzz bench
+#: make nightly    test, test-ray, test-prometheus, test-xprof, test-s3, test-page, test-helm, test-image, sim, asan, asan-e2e, tsan, tsa, fuzz, bench
+nightly: test test-ray test-prometheus test-xprof test-s3 test-page test-helm test-image sim asan asan-e2e tsan tsa fuzz bench
 
 #: make bench      all benchmarks; prints a summary, and writes JSON to build/bench
 bench: wheel

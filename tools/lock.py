@@ -12,7 +12,8 @@ TOOLS = pathlib.Path(__file__).resolve().parent
 LOCKS = TOOLS / "locks"
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 # The oldest Python that an environment may have, where it is not that of the build.
-PYTHON = {"requirements-newest.txt": "3.12", "requirements-maxtext.txt": "3.12", "requirements-xprof.txt": "3.12", "requirements-tunix.txt": "3.12"}
+PYTHON = {"requirements-newest.txt": "3.12", "requirements-maxtext.txt": "3.12", "requirements-xprof.txt": "3.12", "requirements-tunix.txt": "3.12",
+          "requirements-s3.txt": "3.12"}
 
 
 def requirement_files():

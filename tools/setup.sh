@@ -11,6 +11,7 @@
 #   tools/setup.sh lock   build/venv-lock alone: what writes and audits tools/locks
 #   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
 #   tools/setup.sh xprof  build/venv-xprof alone: what opens profiles in a test (200 MB)
+#   tools/setup.sh s3     build/venv-s3 alone: moto, an S3 server for tests, and s3fs (140 MB)
 #   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)
 #   tools/setup.sh helm   build/helm alone: helm, which Go builds from its module
 #   tools/setup.sh image  buildah and debootstrap alone: what the test of the container image needs
@@ -111,9 +112,9 @@ if [ "${1:-}" = lock ]; then
   exit 0
 fi
 case "${1:-}" in
-  ray | paper | torchax | maxtext | tunix | docs | xprof)
+  ray | paper | torchax | maxtext | tunix | docs | xprof | s3)
     python=${PYTHON:-python3}
-    case "$1" in maxtext | tunix | xprof) python=$(demand_newest_python) ;; esac
+    case "$1" in maxtext | tunix | xprof | s3) python=$(demand_newest_python) ;; esac
     PYTHON=$python make_venv "build/venv-$1" "tools/locks/requirements-$1.txt"
     touch "build/venv-$1"
     exit 0

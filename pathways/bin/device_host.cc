@@ -180,8 +180,9 @@ void DeclarePlace(DeviceHostOptions* options, Flags* flags) {
              "the name under which others reach --listen and --listen-lanes; default: this host's network name");
   identity::DeclareCredentials(&options->credentials, "a join", flags);
   flags->Add("checksum", &options->checksum, "protect transfers to other workers by checksums (CRC-32C)");
-  flags->Add("exit-with-controller", &options->exit_with_controller,
-             "stop when the controller is lost and no other one has come within its --controller-grace, instead of waiting for one");
+  flags->Add(
+      "exit-with-controller", &options->exit_with_controller,
+      "stop when the controller is lost and no other one has come within its --controller-grace, instead of waiting for one");
 }
 
 worker::WorldOptions WorldOptionsFrom(const DeviceHostOptions& options, const identity::Credentials& credentials) {
@@ -223,6 +224,7 @@ absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions
   if (options.compile_threads < 1) return absl::InvalidArgumentError("--compile-threads must be at least 1");
   PW_RETURN_IF_ERROR(worker::CheckRights(options.python_rights));
   if (options.island_hosts < 0) return absl::InvalidArgumentError("--island-hosts must not be negative");
+  PW_ASSIGN_OR_RETURN(storage::ObjectStores object_stores, ObjectStoresFrom(options.objects));
   PW_ASSIGN_OR_RETURN(auto runtime_options, RuntimeOptionsFrom(options));
   std::optional<device::World> world;
   if (environment.world != nullptr) {
@@ -230,6 +232,7 @@ absl::StatusOr<std::unique_ptr<DeviceHost>> DeviceHost::Create(DeviceHostOptions
   }
   AddPeers(options, ListenAddress(options), std::move(world), &runtime_options);
   std::unique_ptr<DeviceHost> host(new DeviceHost(std::move(options), environment));
+  host->object_stores_ = std::move(object_stores);
   if (host->options_.in_user_process) runtime_options.launches = host->launches_ = std::make_shared<device::pjrt::Launches>();
   PW_ASSIGN_OR_RETURN(host->runtime_, device::pjrt::MakeRuntime(runtime_options));
   return host;
@@ -253,7 +256,8 @@ worker::Environment DeviceHost::ForWorker() {
   worker.compiles_of_one = options_.compile_threads;
   worker.copy_pool = &copy_pool_;
   worker.disk = &disk_;
-  worker.client_files = storage::Roots(options_.persistence_directory, options_.object_directory, options_.users_directory);
+  worker.client_files = storage::Places(
+      storage::Roots(options_.persistence_directory, options_.object_directory, options_.users_directory), object_stores_);
   worker.compile_cache = std::make_shared<worker::CompileCache>(
       options_.compile_cache, options_.compile_cache_bytes,
       worker::CompiledFor(KindsOf(*runtime_), PluginPath(options_), options_.device_options));

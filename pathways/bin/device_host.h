@@ -21,6 +21,7 @@
 #include "pathways/base/threads/thread_pool.h"
 #include "pathways/base/threads/timer_queue.h"
 #include "pathways/bin/examine_machine.h"
+#include "pathways/bin/object_flags.h"
 #include "pathways/device/device.h"
 #include "pathways/device/pjrt/launches.h"
 #include "pathways/identity/credentials.h"
@@ -48,6 +49,7 @@ struct DeviceHostOptions {
   std::string persistence_directory;
   std::string users_directory;
   std::string object_directory;
+  ObjectFlags objects;
   // Place: the addresses and names of this host and of its controller.
   std::string controller;
   std::string island = "island0";
@@ -118,6 +120,7 @@ class DeviceHost {
   const Environment environment_;
   std::shared_ptr<device::pjrt::Launches> launches_;  // null unless in_user_process
   std::unique_ptr<device::DeviceRuntime> runtime_;
+  storage::ObjectStores object_stores_;
   ThreadPool copy_pool_;
   ThreadPool compile_pool_;
   ThreadPool disk_;                           // reads and writes files of clients

@@ -25,7 +25,9 @@ struct Options {
 void Declare(Options* options, pw::Flags* flags) {
   pw::DeclareFrontDoor(&options->door, flags);
   pw::DeclareLocalCluster(&options->local, flags);
-  flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
+  pw::DeclareObjects(&options->local.host.objects, flags);
+  flags->Add("exit-with-parent", &options->exit_with_parent, "PID",
+             "stop when this process, which has started this one, ends; 0: no");
 }
 
 absl::Status Serve(Options options, pw::StopSignal* stop) {

@@ -57,13 +57,16 @@ void Declare(Options* options, pw::Flags* flags) {
   flags->Add(
       "persistence-directory", &options->host.persistence_directory, "DIR",
       "clients of this process's user, and operators, may have arrays saved below this folder and loaded from it; default: none");
-  flags->Add("users-directory", &options->host.users_directory, "DIR",
-             "the same for the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
+  flags->Add(
+      "users-directory", &options->host.users_directory, "DIR",
+      "the same for the other users of the cluster; {user} in it stands for the user, and keeps them apart; default: none");
   flags->Add("object-directory", &options->host.object_directory, "DIR",
              "keeps arrays that clients save to gs://BUCKET/OBJECT, as DIR/gs/BUCKET/OBJECT, or DIR/users/USER/gs/BUCKET/OBJECT; "
              "default: "
              "such saves fail");
-  flags->Add("exit-with-parent", &options->exit_with_parent, "PID", "stop when this process, which has started this one, ends; 0: no");
+  pw::DeclareObjects(&options->host.objects, flags);
+  flags->Add("exit-with-parent", &options->exit_with_parent, "PID",
+             "stop when this process, which has started this one, ends; 0: no");
   flags->Add("simulated-hosts", &options->simulated_hosts, "N",
              "simulate this many hosts (host0, host1, ...) with --devices devices each: programs are compiled for their "
              "shapes, results are zeros");

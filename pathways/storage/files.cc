@@ -25,31 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 using net::Fd;
 
-bool HasDots(const fs::path& path) {
-  return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".." || part == "."; });
-}
-
 // Returns the way from `folder` to `path`, if the path is below it.
 std::optional<fs::path> Below(const fs::path& path, const fs::path& folder) {
   const fs::path relative = path.lexically_relative(folder);
   if (relative.empty() || *relative.begin() == "..") return std::nullopt;
   return relative == "." ? fs::path() : relative;
-}
-
-// "alice"; in a container without such an entry "uid-1000".
-std::string LoginName() {
-  passwd entry;
-  passwd* found = nullptr;
-  char text[4096];
-  const uid_t uid = ::geteuid();
-  if (::getpwuid_r(uid, &entry, text, sizeof(text), &found) == 0 && found != nullptr) return found->pw_name;
-  return absl::StrCat("uid-", uid);
-}
-
-absl::Status CheckUser(const std::string& user) {
-  if (user.empty() || (user[0] != '.' && !absl::StrContains(user, '/'))) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("'", user, "' cannot be the name of a user's folder: ask for a token of another name"));
 }
 
 // Returns the operator's folder for this user. In `below`, from "{user}" on, users may make links, so none is followed there.
@@ -133,6 +113,26 @@ int RemoveEntry(const Fd& folder, const std::string& name) {
 }
 
 }  // namespace
+
+bool HasDots(const fs::path& path) {
+  return std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".." || part == "."; });
+}
+
+// "alice"; in a container without such an entry "uid-1000".
+std::string LoginName() {
+  passwd entry;
+  passwd* found = nullptr;
+  char text[4096];
+  const uid_t uid = ::geteuid();
+  if (::getpwuid_r(uid, &entry, text, sizeof(text), &found) == 0 && found != nullptr) return found->pw_name;
+  return absl::StrCat("uid-", uid);
+}
+
+absl::Status CheckUser(const std::string& user) {
+  if (user.empty() || (user[0] != '.' && !absl::StrContains(user, '/'))) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("'", user, "' cannot be the name of a user's folder: ask for a token of another name"));
+}
 
 absl::Status FileError(int error, absl::string_view action, const fs::path& path) {
   const std::string text = absl::StrCat("cannot ", action, " ", path.string(), ": ");

@@ -31,7 +31,7 @@ struct Folder {
 
 // The folders of this machine that clients may use. Clients of this process's own user may use paths in `paths_below`, clients of
 // another user of the cluster paths in `users_below`. There, "{user}" stands for the user: with "/data/{user}", each user has
-// a folder and reaches no other. Object stores have no client here. The object "gs://bucket/object" is the file
+// a folder and reaches no other. Objects are kept as files too, unless there is a store for them (place.h). The object "gs://bucket/object" is the file
 // objects_in/gs/bucket/object, or for another user objects_in/users/USER/gs/bucket/object. If a folder's text is empty, its
 // locations are refused. Constant: any thread.
 class Roots {
@@ -49,6 +49,13 @@ class Roots {
   std::string objects_in_;
   std::string users_below_;
 };
+
+// PERMISSION_DENIED if this name of a user, which may be empty, cannot be the name of a folder.
+absl::Status CheckUser(const std::string& user);
+// Returns the login name of this process's user.
+std::string LoginName();
+// Returns whether a path has a part "." or "..".
+bool HasDots(const std::filesystem::path& path);
 
 // Replaces a file whole or not at all, and makes missing folders. The bytes are on the disk on return. Writes to a new file, so
 // that files to which a client has made hard links stay as they are.

@@ -32,10 +32,6 @@ constexpr char kCommitFile[] = "commit";
 constexpr int64_t kCommitLimit = 64 << 20;
 constexpr int64_t kAbandonedSeconds = 24 * 3600;  // a save that takes longer is given up
 
-bool IsId(const std::string& id) {
-  return !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isalnum(c); });
-}
-
 // Returns the folder that holds `folder`, open. REQUIRES: folder is below the location.
 absl::StatusOr<Fd> OpenParent(const Folder& folder, bool make) {
   return OpenFolder({folder.root, folder.below.parent_path()}, make, "write");
@@ -94,6 +90,12 @@ absl::Status CheckArrayName(const std::string& name) {
       absl::StrCat("'", name, "' cannot be the name of an array in a folder: it must be a relative path without dots"));
 }
 
+absl::Status CheckSaveId(const std::string& id) {
+  const bool sound =
+      !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isalnum(c); });
+  return sound ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("'", id, "' cannot be the name of a save"));
+}
+
 // Holds the lock of a location as long as it lives. Its file is removed before it is unlocked, so that none stays. TakeLock
 // notices that.
 struct StagedSave::Lock {
@@ -115,10 +117,6 @@ StagedSave::StagedSave(Folder location, std::string id, ForTests for_tests)
 
 void StagedSave::Step() const {
   if (for_tests_.before_step != nullptr) for_tests_.before_step();
-}
-
-absl::Status StagedSave::CheckId() const {
-  return IsId(id_) ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("'", id_, "' cannot be the name of a save"));
 }
 
 absl::Status StagedSave::WriteTile(const NamedArray& array, const buffers::Region& region, const Bytes& data) const {

@@ -1,5 +1,5 @@
-// StagedSave: a save of several arrays into one folder, by processes of several hosts that share it. Each process writes its
-// tiles to a staging folder beside the arrays. When all have, one commits. Readers find each array as it was before or is after.
+// StagedSave: a save (array_save.h) into one folder that the hosts share. Each process writes its tiles to a staging folder beside
+// the arrays. When all have, one commits. Readers find each array as it was before or is after.
 //
 // On the disk, below the location:
 //   .pathways-save-ID/arrays/NAME/   the array NAME as it will be (zarr.h)
@@ -26,22 +26,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pathways/base/ids.h"
-#include "pathways/base/memory/bytes.h"
-#include "pathways/buffers/sharding.h"
-#include "pathways/net/sockets/socket.h"
+#include "pathways/storage/array_save.h"
 #include "pathways/storage/files.h"
-#include "pathways/storage/zarr.h"
 
 namespace pw::storage {
-
-struct NamedArray {
-  std::string name;  // a folder below the location: parts separated by '/', none of them "." or ".."
-  ZarrArray array;
-};
-
-// INVALID_ARGUMENT if this cannot be the name of an array in a folder.
-absl::Status CheckArrayName(const std::string& name);
 
 // For tests of saves.
 struct SaveForTests {
@@ -49,32 +37,19 @@ struct SaveForTests {
   bool can_exchange = true;           // false: as on a file system that cannot exchange two folders
 };
 
-class StagedSave {
+class StagedSave final : public ArraySave {
  public:
   using ForTests = SaveForTests;
   // `id` names the save: letters and digits.
   StagedSave(Folder location, std::string id, ForTests for_tests = {});
 
-  // Writes the chunk of this region (zarr.h, WriteZarrChunk).
-  absl::Status WriteTile(const NamedArray& array, const buffers::Region& region, const Bytes& data) const;
-  // Notes that the host has written tiles.
-  absl::Status AddHost(HostId host) const;
-  // A host that has written tiles, with its name for errors.
-  struct Writer {
-    HostId host;
-    std::string name;
-  };
-  // Makes the arrays replace those of the same names. FAILED_PRECONDITION names a writer whose files this process does not see, because they do
-  // not share the location.
-  absl::Status Commit(const std::vector<NamedArray>& arrays, const std::vector<Writer>& writers) const;
-  enum class Dropped {
-    kRemoved,    // the written tiles are removed
-    kCompleted,  // the save had been committed, and is complete now
-    kAbsent,     // the save has no files: it was never begun, was completed, or was removed
-    kRemains,    // remains are removed: no host had written all its tiles, or a removal was cut short
-  };
+  absl::Status Begin(const NamedArray&) const override { return absl::OkStatus(); }
+  absl::Status WriteTile(const NamedArray& array, const buffers::Region& region, const Bytes& data) const override;
+  absl::Status AddHost(HostId host) const override;
+  // Makes the arrays replace those of the same names.
+  absl::Status Commit(const std::vector<NamedArray>& arrays, const std::vector<Writer>& writers) const override;
   // Removes the staging folder, or completes the save if it is committed.
-  absl::StatusOr<Dropped> Drop() const;
+  absl::StatusOr<Dropped> Drop() const override;
   // Finishes the committed saves of this location whose processes have ended.
   static absl::Status Complete(const Folder& location, const ForTests& for_tests = {});
 
@@ -85,7 +60,7 @@ class StagedSave {
   static absl::StatusOr<std::vector<StagedSave>> AllIn(const Folder& location, const ForTests& for_tests);
   static absl::Status CompleteLocked(const Folder& location, const ForTests& for_tests);
   void Step() const;
-  absl::Status CheckId() const;
+  absl::Status CheckId() const { return CheckSaveId(id_); }
   Folder ArrayFolder(const std::string& name) const { return staging_ / "arrays" / name; }
   absl::Status CheckWriters(const std::vector<Writer>& writers) const;
   absl::Status WriteCommit(const std::vector<NamedArray>& arrays) const;

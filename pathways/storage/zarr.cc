@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -39,11 +40,11 @@ struct Box {
   int64_t RowElements() const { return std::accumulate(dims.begin() + 1, dims.end(), int64_t{1}, std::multiplies<int64_t>()); }
 };
 
-// Reads boxes of a chunk's file into memory. Takes at most `slab_bytes` of further memory, for any shape of the chunk.
+// Reads boxes of a chunk into memory. Takes at most `slab_bytes` of further memory, for any shape of the chunk.
 class BoxReader {
  public:
-  BoxReader(const PartsOfFile* file, int element_bytes, int64_t slab_bytes)
-      : file_(file), width_(element_bytes), slab_bytes_(slab_bytes) {}
+  BoxReader(ReadChunk read, int element_bytes, int64_t slab_bytes)
+      : read_(std::move(read)), width_(element_bytes), slab_bytes_(slab_bytes) {}
 
   // Copies a box of `size` from the array that begins at `offset` in the file to the array at `out`.
   absl::Status Read(absl::Span<const int64_t> size, int64_t offset, const Box& from, uint8_t* out, const Box& to) const {
@@ -51,8 +52,7 @@ class BoxReader {
                target = buffers::ContiguousStart(to.dims, to.start, size);
     if (first.has_value() && target.has_value()) {
       const int64_t elements = std::accumulate(size.begin(), size.end(), int64_t{1}, std::multiplies<int64_t>());
-      return file_->Read(offset + *first * width_,
-                         absl::MakeSpan(out + *target * width_, static_cast<size_t>(elements * width_)));
+      return read_(offset + *first * width_, absl::MakeSpan(out + *target * width_, static_cast<size_t>(elements * width_)));
     }
     // Several elements, so there is a first dimension.
     const int64_t row_bytes = from.RowElements() * width_;
@@ -70,8 +70,8 @@ class BoxReader {
     for (int64_t row = 0; row < size[0]; row += most_rows) {
       rows[0] = slab_dims[0] = std::min(most_rows, size[0] - row);
       target[0] = to.start[0] + row;
-      PW_RETURN_IF_ERROR(file_->Read(offset + (from.start[0] + row) * row_bytes,
-                                     absl::MakeSpan(slab.data(), static_cast<size_t>(rows[0] * row_bytes))));
+      PW_RETURN_IF_ERROR(read_(offset + (from.start[0] + row) * row_bytes,
+                               absl::MakeSpan(slab.data(), static_cast<size_t>(rows[0] * row_bytes))));
       buffers::CopyDenseBox(width_, rows, slab.data(), slab_dims, slab_start, out, to.dims, target);
     }
     return absl::OkStatus();
@@ -86,7 +86,7 @@ class BoxReader {
     return absl::OkStatus();
   }
 
-  const PartsOfFile* const file_;
+  const ReadChunk read_;
   const int width_;
   const int64_t slab_bytes_;
 };
@@ -162,18 +162,38 @@ absl::StatusOr<ZarrArray> ParseZarrMetadata(absl::string_view json) {
   return array;
 }
 
+OpenChunk ChunksIn(const Folder& directory) {
+  return [directory](const std::string& file, int64_t bytes) -> absl::StatusOr<ReadChunk> {
+    PW_ASSIGN_OR_RETURN(PartsOfFile parts, PartsOfFile::Open(directory, file, bytes));
+    auto shared = std::make_shared<const PartsOfFile>(std::move(parts));
+    return [shared](int64_t offset, absl::Span<uint8_t> out) { return shared->Read(offset, out); };
+  };
+}
+
 absl::Status CheckZarrChunks(const Folder& directory, const ZarrArray& array) {
+  return CheckZarrChunks(ChunksIn(directory), array);
+}
+
+absl::Status WriteZarrChunk(const Folder& directory, const ZarrArray& array, const Region& region, const Bytes& data) {
+  return WriteZarrChunk([&](const std::string& file, const Bytes& chunk) { return WriteWholeFile(directory, file, chunk); },
+                        array, region, data);
+}
+
+absl::StatusOr<Bytes> ReadZarrRegion(const Folder& directory, const ZarrArray& array, const Region& region, int64_t slab_bytes) {
+  return ReadZarrRegion(ChunksIn(directory), array, region, slab_bytes);
+}
+
+absl::Status CheckZarrChunks(const OpenChunk& open, const ZarrArray& array) {
   PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
   PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, array.dims));
   if (bytes == 0) return absl::OkStatus();
   Dims last = array.dims;
   for (size_t d = 0; d < last.size(); ++d) last[d] = (last[d] - 1) / array.chunks[d];
-  return ForEachIndex(Dims(last.size(), 0), last, [&](const Dims& index) -> absl::Status {
-    return PartsOfFile::Open(directory, ChunkName(index), chunk_bytes).status();
-  });
+  return ForEachIndex(Dims(last.size(), 0), last,
+                      [&](const Dims& index) -> absl::Status { return open(ChunkName(index), chunk_bytes).status(); });
 }
 
-absl::Status WriteZarrChunk(const Folder& directory, const ZarrArray& array, const Region& region, const Bytes& data) {
+absl::Status WriteZarrChunk(const WriteChunk& write, const ZarrArray& array, const Region& region, const Bytes& data) {
   Dims index = region.start;
   for (size_t d = 0; d < index.size(); ++d) index[d] /= array.chunks[d];
   Bytes chunk = data;
@@ -186,10 +206,10 @@ absl::Status WriteZarrChunk(const Folder& directory, const ZarrArray& array, con
                                                 array.chunks, part));
     chunk = std::move(whole).Freeze();
   }
-  return WriteWholeFile(directory, ChunkName(index), chunk);
+  return write(ChunkName(index), chunk);
 }
 
-absl::StatusOr<Bytes> ReadZarrRegion(const Folder& directory, const ZarrArray& array, const Region& region, int64_t slab_bytes) {
+absl::StatusOr<Bytes> ReadZarrRegion(const OpenChunk& open, const ZarrArray& array, const Region& region, int64_t slab_bytes) {
   PW_ASSIGN_OR_RETURN(const int64_t bytes, buffers::DenseBytes(array.dtype, region.size));
   PW_ASSIGN_OR_RETURN(const int64_t chunk_bytes, buffers::DenseBytes(array.dtype, array.chunks));
   PW_ASSIGN_OR_RETURN(AlignedBytes out, TryAllocateHostBuffer(bytes));
@@ -202,8 +222,8 @@ absl::StatusOr<Bytes> ReadZarrRegion(const Folder& directory, const ZarrArray& a
   PW_RETURN_IF_ERROR(ForEachIndex(first, last, [&](const Dims& index) -> absl::Status {
     const Region held = ChunkRegion(array, index);
     const Region common = buffers::Intersect(held, region);
-    PW_ASSIGN_OR_RETURN(const PartsOfFile file, PartsOfFile::Open(directory, ChunkName(index), chunk_bytes));
-    const BoxReader reader(&file, buffers::HostBytes(array.dtype), slab_bytes);
+    PW_ASSIGN_OR_RETURN(ReadChunk read, open(ChunkName(index), chunk_bytes));
+    const BoxReader reader(std::move(read), buffers::HostBytes(array.dtype), slab_bytes);
     const Region from = Relative(common, held.start), to = Relative(common, region.start);
     return reader.Read(common.size, 0, {array.chunks, from.start}, out.data(), {region.size, to.start});
   }));

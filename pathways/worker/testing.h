@@ -51,7 +51,7 @@ class WorkerHarness {
     Clock* clock = nullptr;              // null: the machine's
     Timers* timers = nullptr;
     absl::Duration heartbeat_limit, grace;  // of links between workers
-    storage::Roots client_files;            // folders that clients may use
+    storage::Places client_files;           // where clients may save arrays
     bool has_disk = true;
     std::function<std::string()> native_stacks;
   };

@@ -69,7 +69,7 @@ struct Environment {
   int compiles_of_one = 2;        // programs of one user that compile at once; the pool should have more threads
   Executor* copy_pool = nullptr;  // makes large copies between memories of this host; null: the device runtime makes them
   Executor* disk = nullptr;       // reads and writes clients' files; null: such commands fail
-  storage::Roots client_files;    // the folders that clients may use
+  storage::Places client_files;   // where clients may save arrays
   std::shared_ptr<const CompileCache> compile_cache;
   KeptProgramsRef kept_programs = nullptr;  // of the Worker before; set by the link
   Holdings* holdings = nullptr;             // the same; null: it has left nothing. Read by the constructor

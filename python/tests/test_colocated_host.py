@@ -270,3 +270,13 @@ def test_strings_are_written_as_jaxlib_reads_them():
     text = wire.bytes_of_strings(np.array(["a", "ä" * 100], np.dtypes.StringDType())).tobytes()
     assert text == b"\x0a\x01a\x0a\xc8\x01" + "ä".encode() * 100
     assert wire.strings_of(text, (2, 1)).tolist() == [["a"], ["ä" * 100]]
+
+
+def test_packages_of_another_environment_on_the_path_are_libraries(monkeypatch, tmp_path):
+    """A .pth file or PYTHONPATH adds their folder. As the program's own they would be sent to the hosts as sources, without their C extensions."""
+    (tmp_path / "site-packages" / "a_library").mkdir(parents=True)
+    (tmp_path / "site-packages" / "a_library" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    import a_library  # noqa: F401
+
+    assert "a_library" not in [entry[0]["name"] for entry in envelope.own_modules()]

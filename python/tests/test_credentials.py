@@ -96,6 +96,17 @@ def test_hosts_serve_other_users_only_in_a_folder_that_the_operator_has_named(mo
     assert "--users-directory" not in command_lines._client_files(True), "an agent serves its own user"
 
 
+def test_hosts_get_their_object_stores_from_their_environment(monkeypatch):
+    for name in ("PATHWAYS_OBJECT_STORES", "PATHWAYS_OBJECT_CREDENTIALS", "PATHWAYS_USERS_OBJECTS"):
+        monkeypatch.delenv(name, raising=False)
+    assert command_lines._object_stores() == []
+    monkeypatch.setenv("PATHWAYS_OBJECT_STORES", "s3=https://a gs=https://b")
+    monkeypatch.setenv("PATHWAYS_OBJECT_CREDENTIALS", "/keys")
+    monkeypatch.setenv("PATHWAYS_USERS_OBJECTS", "s3://bucket/{user}")
+    assert command_lines._object_stores() == ["--object-store=s3=https://a", "--object-store=gs=https://b", "--object-credentials=/keys",
+                                              "--users-objects=s3://bucket/{user}"]
+
+
 def test_another_file_may_have_the_token():
     assert credentials.fields("address a:1\nauthority sha256:00\ntoken-from /run/token\n")["token-from"] == "/run/token"
 

@@ -1,6 +1,7 @@
 #include "pathways/worker/files/array_files.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,6 @@
 namespace pw::worker {
 namespace {
 namespace v1 = pathways::v1;
-
-constexpr int64_t kMetadataLimit = 1 << 20;
 
 absl::Status SessionEnded() { return absl::CancelledError("the client has gone"); }
 
@@ -60,35 +59,18 @@ absl::StatusOr<buffers::Region> RegionOfChunk(const storage::ZarrArray& array, a
 }
 
 // The outcome of a DropSave (worker.proto).
-absl::Status StatusOf(storage::StagedSave::Dropped dropped) {
+absl::Status StatusOf(storage::ArraySave::Dropped dropped) {
   switch (dropped) {
-    case storage::StagedSave::Dropped::kRemoved:
+    case storage::ArraySave::Dropped::kRemoved:
       return absl::OkStatus();
-    case storage::StagedSave::Dropped::kCompleted:
+    case storage::ArraySave::Dropped::kCompleted:
       return absl::AlreadyExistsError("the save was committed");
-    case storage::StagedSave::Dropped::kAbsent:
+    case storage::ArraySave::Dropped::kAbsent:
       return absl::NotFoundError("nothing of the save is on the disk");
-    case storage::StagedSave::Dropped::kRemains:
+    case storage::ArraySave::Dropped::kRemains:
       return absl::UnknownError("only remains of the save were on the disk");
   }
   return absl::InternalError("no such outcome");
-}
-
-// Reads the description of an array. The location's committed saves are completed first.
-absl::StatusOr<storage::ZarrArray> OpenArray(const storage::Folder& location, const storage::NamedArray& wanted) {
-  PW_RETURN_IF_ERROR(storage::StagedSave::Complete(location));
-  const storage::Folder folder = location / wanted.name;
-  const absl::StatusOr<Bytes> metadata = storage::ReadWholeFile(folder, storage::kZarrMetadataFile, kMetadataLimit);
-  if (absl::IsNotFound(metadata.status())) {
-    return absl::NotFoundError(
-        absl::StrCat(metadata.status().message(),
-                     ". If other hosts have it, they do not share this file system: mount one file system there on all hosts"));
-  }
-  PW_RETURN_IF_ERROR(metadata.status());
-  PW_ASSIGN_OR_RETURN(storage::ZarrArray stored, storage::ParseZarrMetadata({metadata->view().data(), metadata->view().size()}));
-  if (stored.dtype == wanted.array.dtype && stored.dims == wanted.array.dims) return stored;
-  return absl::InvalidArgumentError(
-      absl::StrCat("the array at ", folder.path().string(), " has another type or shape than the request"));
 }
 
 }  // namespace
@@ -97,7 +79,9 @@ struct ArrayFiles::Saving {
   uint64_t op = 0;
   SessionId session;
   std::string host;
-  std::shared_ptr<const storage::StagedSave> save;
+  std::shared_ptr<const storage::ArraySave> save;
+  std::once_flag begun;  // on the disk's threads, as the next
+  absl::Status beginning;
   storage::NamedArray array;
   std::vector<SavedTile> tiles;  // until they are submitted
   size_t unwritten = 0;
@@ -108,7 +92,7 @@ struct ArrayFiles::Loading {
   uint64_t op = 0;
   SessionId session;
   std::string host;
-  storage::Folder location;
+  std::shared_ptr<const storage::Place> place;
   storage::NamedArray array;      // with the chunks of the files, once they have been opened
   std::vector<LoadedTile> tiles;  // until they are read
   size_t unsettled = 0;
@@ -142,9 +126,10 @@ void ArrayFiles::Handle(const v1::Command& command) {
   }
 }
 
-absl::StatusOr<storage::Folder> ArrayFiles::Resolve(const std::string& location, const std::string& user) const {
+absl::StatusOr<std::shared_ptr<const storage::Place>> ArrayFiles::Resolve(const std::string& location,
+                                                                          const std::string& user) const {
   if (disk_ == nullptr) return absl::FailedPreconditionError("this host has no files: it is simulated");
-  return roots_.Resolve(location, user);
+  return places_.Resolve(location, user);
 }
 
 bool ArrayFiles::TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable<void() &&> later) {
@@ -175,8 +160,8 @@ absl::StatusOr<ArrayFiles::SavingRef> ArrayFiles::ParseSave(const v1::SaveTiles&
   saving->op = command.op();
   saving->session = SessionId(command.session());
   saving->host = command.host();
-  PW_ASSIGN_OR_RETURN(storage::Folder location, Resolve(command.location(), command.user()));
-  saving->save = std::make_shared<const storage::StagedSave>(std::move(location), command.save());
+  PW_ASSIGN_OR_RETURN(const auto place, Resolve(command.location(), command.user()));
+  saving->save = place->Save(command.save());
   PW_ASSIGN_OR_RETURN(saving->array, SavedFrom(command.stored()));
   for (const auto& tile : command.tiles()) {
     PW_ASSIGN_OR_RETURN(buffers::Region region, RegionOfChunk(saving->array.array, tile.start()));
@@ -231,7 +216,10 @@ Hazards::Outcome ArrayFiles::StartTile(const SavingRef& saving, const SavedTile&
 
 void ArrayFiles::WriteTile(const SavingRef& saving, const SavedTile& tile, int64_t bytes, Bytes data) {
   OnDisk<absl::Status>(
-      [saving, region = tile.region, data = std::move(data)] { return saving->save->WriteTile(saving->array, region, data); },
+      [saving, region = tile.region, data = std::move(data)] {
+        std::call_once(saving->begun, [&] { saving->beginning = saving->save->Begin(saving->array); });
+        return saving->beginning.ok() ? saving->save->WriteTile(saving->array, region, data) : saving->beginning;
+      },
       [this, saving, bytes](absl::Status status) {
         FreeMemory(saving->session, bytes);
         OnTileWritten(saving, OnHost(saving->host, status));
@@ -247,8 +235,8 @@ void ArrayFiles::OnTileWritten(const SavingRef& saving, const absl::Status& stat
 }
 
 void ArrayFiles::Commit(const v1::CommitSave& command) {
-  const absl::StatusOr<storage::Folder> location = Resolve(command.location(), command.user());
-  absl::Status status = location.status();
+  const absl::StatusOr<std::shared_ptr<const storage::Place>> place = Resolve(command.location(), command.user());
+  absl::Status status = place.status();
   std::vector<storage::NamedArray> arrays;
   for (const auto& stored : command.arrays()) {
     absl::StatusOr<storage::NamedArray> array = SavedFrom(stored);
@@ -256,20 +244,20 @@ void ArrayFiles::Commit(const v1::CommitSave& command) {
     if (array.ok()) arrays.push_back(*std::move(array));
   }
   if (!status.ok()) return context_->outbox().Done(command.op(), OnHost(command.host(), status));
-  std::vector<storage::StagedSave::Writer> writers;
+  std::vector<storage::ArraySave::Writer> writers;
   for (const auto& writer : command.writers()) writers.push_back({HostId(writer.host()), writer.name()});
-  OnDisk<absl::Status>([save = storage::StagedSave(*location, command.save()), arrays = std::move(arrays),
-                        writers = std::move(writers)] { return save.Commit(arrays, writers); },
+  OnDisk<absl::Status>([save = (*place)->Save(command.save()), arrays = std::move(arrays),
+                        writers = std::move(writers)] { return save->Commit(arrays, writers); },
                        [this, op = command.op(), host = command.host()](absl::Status committed) {
                          context_->outbox().Done(op, OnHost(host, committed));
                        });
 }
 
 void ArrayFiles::Drop(const v1::DropSave& command) {
-  const absl::StatusOr<storage::Folder> location = Resolve(command.location(), command.user());
-  if (!location.ok()) return context_->outbox().Done(command.op(), OnHost(command.host(), location.status()));
-  using Dropped = storage::StagedSave::Dropped;
-  OnDisk<absl::StatusOr<Dropped>>([save = storage::StagedSave(*location, command.save())] { return save.Drop(); },
+  const absl::StatusOr<std::shared_ptr<const storage::Place>> place = Resolve(command.location(), command.user());
+  if (!place.ok()) return context_->outbox().Done(command.op(), OnHost(command.host(), place.status()));
+  using Dropped = storage::ArraySave::Dropped;
+  OnDisk<absl::StatusOr<Dropped>>([save = (*place)->Save(command.save())] { return save->Drop(); },
                                   [this, op = command.op(), host = command.host()](absl::StatusOr<Dropped> dropped) {
                                     const absl::Status status = dropped.ok() ? StatusOf(*dropped) : dropped.status();
                                     context_->outbox().Done(op, OnHost(host, status));
@@ -281,7 +269,7 @@ absl::StatusOr<ArrayFiles::LoadingRef> ArrayFiles::ParseLoad(const v1::LoadTiles
   loading->op = command.op();
   loading->session = SessionId(command.session());
   loading->host = command.host();
-  PW_ASSIGN_OR_RETURN(loading->location, Resolve(command.location(), command.user()));
+  PW_ASSIGN_OR_RETURN(loading->place, Resolve(command.location(), command.user()));
   PW_ASSIGN_OR_RETURN(loading->array, ArrayFrom(command.stored()));
   PW_RETURN_IF_ERROR(storage::CheckArrayName(loading->array.name));
   const int devices = static_cast<int>(arrays_->runtime()->devices().size());
@@ -317,7 +305,7 @@ void ArrayFiles::Load(const v1::LoadTiles& command) {
     for (int p = 0; p < command.tiles(t).placements_size(); ++p)
       arrays_->store().Bind(array, command.tiles(t).placements(p).shard(), loading->tiles[t].shards[p].first, loading->session);
   }
-  OnDisk<absl::StatusOr<storage::ZarrArray>>([loading] { return OpenArray(loading->location, loading->array); },
+  OnDisk<absl::StatusOr<storage::ZarrArray>>([loading] { return loading->place->Open(loading->array); },
                                              [this, loading](absl::StatusOr<storage::ZarrArray> stored) {
                                                loading->status = OnHost(loading->host, stored.status());
                                                if (stored.ok()) loading->array.array = *std::move(stored);
@@ -335,15 +323,12 @@ void ArrayFiles::ReadTile(const LoadingRef& loading, LoadedTile tile) {
   if (context_->ended(loading->session)) return PlaceTile(loading, std::move(tile), SessionEnded());
   const int64_t bytes = *buffers::DenseBytes(loading->array.array.dtype, tile.region.size);
   if (!TakeMemory(loading->session, bytes, [this, loading, tile] { ReadTile(loading, tile); })) return;
-  OnDisk<absl::StatusOr<Bytes>>(
-      [loading, region = tile.region] {
-        return storage::ReadZarrRegion(loading->location / loading->array.name, loading->array.array, region);
-      },
-      [this, loading, tile, bytes](absl::StatusOr<Bytes> data) {
-        if (!data.ok()) data = OnHost(loading->host, data.status());
-        PlaceTile(loading, tile, std::move(data));
-        FreeMemory(loading->session, bytes);
-      });
+  OnDisk<absl::StatusOr<Bytes>>([loading, region = tile.region] { return loading->place->Read(loading->array, region); },
+                                [this, loading, tile, bytes](absl::StatusOr<Bytes> data) {
+                                  if (!data.ok()) data = OnHost(loading->host, data.status());
+                                  PlaceTile(loading, tile, std::move(data));
+                                  FreeMemory(loading->session, bytes);
+                                });
 }
 
 void ArrayFiles::PlaceTile(const LoadingRef& loading, LoadedTile tile, absl::StatusOr<Bytes> data) {

@@ -1,6 +1,6 @@
-// ArrayFiles: this host's part of saving arrays to files and of loading them (worker.proto, StoredArray).
+// ArrayFiles: this host's part of saving arrays to files or to an object store, and of loading them (worker.proto, StoredArray).
 //
-// Files are read and written on the threads of an executor of its own, because they may be slow. Copies of tiles in host memory are limited:
+// Both are read and written on the threads of an executor of its own, because they may be slow. Copies of tiles in host memory are limited:
 // further tiles wait until others are written, or have reached their devices.
 //
 // Invariants:
@@ -18,8 +18,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pathways/storage/files.h"
-#include "pathways/storage/staged_save.h"
+#include "pathways/storage/place.h"
 #include "pathways/worker/store/context.h"
 #include "pathways/worker/store/device_arrays.h"
 #include "pathways/worker/store/host_quota.h"
@@ -28,10 +27,10 @@ namespace pw::worker {
 
 class ArrayFiles {
  public:
-  // `roots`: the folders that clients may use. `disk` runs reads and writes of files, and outlives this; null: all commands fail.
-  ArrayFiles(WorkerContext* context, DeviceArrays* arrays, storage::Roots roots, Executor* disk, int64_t limit_bytes,
+  // `places`: where clients may save. `disk` runs reads and writes of files, and outlives this; null: all commands fail.
+  ArrayFiles(WorkerContext* context, DeviceArrays* arrays, storage::Places places, Executor* disk, int64_t limit_bytes,
              HostQuota* quota)
-      : context_(context), arrays_(arrays), roots_(std::move(roots)), disk_(disk), limit_bytes_(limit_bytes), quota_(quota) {}
+      : context_(context), arrays_(arrays), places_(std::move(places)), disk_(disk), limit_bytes_(limit_bytes), quota_(quota) {}
 
   // REQUIRES: a SaveTiles, CommitSave, DropSave or LoadTiles.
   void Handle(const pathways::v1::Command& command);
@@ -57,7 +56,7 @@ class ArrayFiles {
   // Runs `work` on the disk's threads, then `then` with its result on the strand, unless this worker is gone by then.
   template <class T>
   void OnDisk(absl::AnyInvocable<T() &&> work, absl::AnyInvocable<void(T) &&> then);
-  absl::StatusOr<storage::Folder> Resolve(const std::string& location, const std::string& user) const;
+  absl::StatusOr<std::shared_ptr<const storage::Place>> Resolve(const std::string& location, const std::string& user) const;
   bool HasRoom(int64_t bytes) const { return in_memory_ == 0 || bytes <= limit_bytes_ - in_memory_; }
   // Takes memory for a copy of a tile. False: `later` runs when there may be room.
   bool TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable<void() &&> later);
@@ -83,7 +82,7 @@ class ArrayFiles {
 
   WorkerContext* const context_;
   DeviceArrays* const arrays_;
-  const storage::Roots roots_;
+  const storage::Places places_;
   Executor* const disk_;
   const int64_t limit_bytes_;
   HostQuota* const quota_;

@@ -54,6 +54,13 @@ def _client_files(here, users=False):
     return ["--persistence-directory", below, *of_users, "--object-directory", cache / "pathways" / "objects"]
 
 
+def _object_stores():
+    """Returns the flags of a host's object stores, which its environment names (docs/checkpoints.md)."""
+    stores = os.environ.get("PATHWAYS_OBJECT_STORES", "").split()
+    named = {"--object-credentials": os.environ.get("PATHWAYS_OBJECT_CREDENTIALS"), "--users-objects": os.environ.get("PATHWAYS_USERS_OBJECTS")}
+    return [*(f"--object-store={store}" for store in stores), *(f"{flag}={value}" for flag, value in named.items() if value)]
+
+
 def _front_door():
     """Returns the flags of the process that jax's clients connect to: an agent, or a cluster of one process."""
     return ["--translator-python", sys.executable, *_client_files(here=True)]
@@ -94,7 +101,7 @@ def local(island, host, platform, devices, port_file, listen):
     """Returns the command line of a cluster of one host in one process. `listen`: the address of its controller. The port file's first line is the
     address for programs."""
     return [binaries.find("pathways-local"), "--port-file", port_file, *_local(island, host, platform, devices, listen), *_front_door(),
-            *HostPython().flags(listen.startswith("unix:"))]
+            *_object_stores(), *HostPython().flags(listen.startswith("unix:"))]
 
 
 def local_in_this_process(island, host, platform, devices, listen, log):
@@ -215,7 +222,8 @@ def worker(controller_address, host, island, platform, devices=None, most_hosts=
     for other workers. `own_only`: as in HostPython.flags. `access`: the flags with which the worker joins. `island_hosts`: the number of hosts of an island whose
     hosts find each other before any of them joins; 1: they come and go, and one computation spans at most `most_hosts`."""
     args = [binaries.find("pathways-worker"), "--controller", controller_address, "--island", island, "--host-name", host, *access,
-            *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *host_python.flags(own_only)]
+            *_devices(platform, devices), *_client_files(addresses.listens_here(controller_address), users=True), *_object_stores(),
+            *host_python.flags(own_only)]
     if island_hosts > 1:
         args += ["--island-hosts", island_hosts]
     elif platform == "cpu":

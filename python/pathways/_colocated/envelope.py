@@ -110,4 +110,6 @@ def _library_folders():
     folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), *filter(None, sysconfig.get_paths().values())}
     if site.ENABLE_USER_SITE:
         folders.add(site.getusersitepackages())
+    # Another environment's, which a .pth file or PYTHONPATH has added.
+    folders.update(folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages"))
     return tuple(os.path.abspath(folder) + os.sep for folder in folders if folder and os.path.abspath(folder) != os.sep)
