@@ -23,6 +23,11 @@ absl::Status Lost(absl::string_view part) {
       absl::StrCat("its controller has ended, and the one that has taken its place cannot restore the session: ", part));
 }
 
+absl::Status Unusable(const absl::Status& why) {
+  return absl::Status(why.code(),
+                      absl::StrCat("the program could not be loaded after another controller had taken over: ", why.message()));
+}
+
 // Returns an error if only the controller that has begun this request could have ended it.
 absl::Status MayCarryOutAgain(const SessionRequest& request, bool one_host) {
   switch (request.kind_case()) {
@@ -48,6 +53,9 @@ absl::Status MayCarryOutAgain(const SessionRequest& request, bool one_host) {
     case SessionRequest::kProgramModule:
     case SessionRequest::kDropExecutable:
     case SessionRequest::kChangeShare:
+    case SessionRequest::kAddSlice:
+    case SessionRequest::kAwaitSlice:
+    case SessionRequest::kReleaseSlice:
     case SessionRequest::kStatus:
       return absl::OkStatus();
     case SessionRequest::kCopy:
@@ -58,12 +66,9 @@ absl::Status MayCarryOutAgain(const SessionRequest& request, bool one_host) {
       return Lost("arrays were on their way to or from files");
     case SessionRequest::kPublished:
       return Lost("the program used published arrays");
-    case SessionRequest::kAddSlice:
-    case SessionRequest::kAwaitSlice:
-    case SessionRequest::kReleaseSlice:
     case SessionRequest::kDrainHost:
     case SessionRequest::kSuspend:
-      return Lost("virtual slices were asked for or moved");
+      return Lost("virtual slices were moved");
     case SessionRequest::kHostCallReply:
       return Lost("a program of many nodes was running");
     default:
@@ -100,12 +105,19 @@ void ServedSession::Restore(std::vector<RestorePart> parts, StatusCallback done)
   restoring->done = std::move(done);
   restoring->compiles = 1;  // until all have begun
   for (RestorePart& part : parts) {
+    restoring->status.Update(RestoreSlices(part.restore));
     restoring->status.Update(RestoreArrays(part.restore));
     for (const auto& array : part.restore.arrays()) restoring->names.push_back(array.name());
     restoring->status.Update(RestorePrograms(restoring, part));
     restoring->last = std::move(part.restore);
   }
   if (--restoring->compiles == 0) FinishRestore(restoring);
+}
+
+absl::Status ServedSession::RestoreSlices(const ::pathways::v1::Restore& part) {
+  if (!part.has_slices()) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const RestoredSlices slices, RestoredSlicesFrom(part.slices()));
+  return cluster_->RestoreSlices(id(), slices);
 }
 
 absl::Status ServedSession::RestoreArrays(const ::pathways::v1::Restore& part) {
@@ -142,11 +154,13 @@ absl::Status ServedSession::RestorePrograms(const std::shared_ptr<Restoring>& re
     PW_ASSIGN_OR_RETURN(CompileRequest compile, CompileRequestFrom(message.compile(), std::move(part.payloads[i])));
     programs_->Add(compile.program);
     ++restoring->compiles;
-    auto done = [weak = weak_from_this(), restoring, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
+    auto done = [weak = weak_from_this(), restoring, handle,
+                 devices = compile.devices](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
       auto self = weak.lock();
       if (self == nullptr) return;
-      if (info.ok()) self->executables_[handle] = (*info)->handle;
-      if (!info.ok()) restoring->status.Update(Lost(absl::StrCat("a program cannot be loaded: ", info.status().message())));
+      // Perhaps its slice was released, or a host of it has not come back. A program that is not used any more must not end the session.
+      self->executables_[handle] =
+          info.ok() ? (*info)->handle : self->session_->restoration()->AddUnusable(devices, Unusable(info.status()));
       if (--restoring->compiles == 0) self->FinishRestore(restoring);
     };
     if (compile.format == kManyNodesFormat) {
@@ -196,6 +210,7 @@ absl::Status ServedSession::CarryOutUnsettled(Restoring& restoring) {
   session_->Delete(std::vector<Handle>(deleted.begin(), deleted.end())).IgnoreError();
   session_->Destruct(std::vector<Handle>(destructed.begin(), destructed.end())).IgnoreError();
   for (Handle executable : restoring.last.dropped()) DropExecutable(executable);
+  for (uint64_t slice : restoring.last.released_slices()) cluster_->ReleaseSlice(id(), SliceId(slice), [](absl::Status) {});
   session_->restoration()->Finish(numbers, last);
   stream_.BeginAfter(last);
   return absl::OkStatus();

@@ -13,7 +13,8 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
     : about_(std::move(about)),
       on_end_(std::move(on_end)),
       context_(id, fabric),
-      restorer_(&context_),
+      restorer_(&context_, [this](const std::vector<DeviceId>& devices,
+                                  const absl::Status& why) { return executable_table_.AddUnusable(devices, why)->handle; }),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
                reader_.FetchByLane(array, fetch, std::move(done));

@@ -80,6 +80,48 @@ for leaf in jax.tree.leaves(p):
 print(read.hexdigest(), flush=True)
 """
 
+# Trains on two exclusive devices, and now and then takes a slice beside them, computes there, and gives it back. Prints a hash of all that it has read
+# every 10 steps, and at the end where its devices are.
+SLICES = """
+import hashlib, sys
+import jax, jax.numpy as jnp, numpy as np
+import pathways as pw
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+slices = pw.make_virtual_device_set()
+one = slices.add_slice(devices=2, exclusive=True)
+place, ids = one.placement()["physical"], [d.id for d in one.devices]
+mesh = one.mesh("x")
+rows, copies = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+step = jax.jit(lambda w, x: (w - 0.01 * jnp.tanh(x @ w).T @ x / 64, jnp.sum(w)), donate_argnums=0, out_shardings=(copies, copies))
+aside = jax.jit(lambda v: jnp.cumsum(jnp.sin(v)))
+n = 64
+w = jax.device_put(np.eye(n, dtype=np.float32), copies)
+read = hashlib.sha256()
+for i in range(300):
+    x = jax.device_put(np.random.default_rng(i).normal(size=(n, n)).astype(np.float32), rows)
+    w, value = step(w, x)
+    if i % 7 == 3:
+        other = slices.add_slice(devices=1)
+        read.update(np.asarray(aside(jax.device_put(np.arange(i, dtype=np.float32), other.devices[0]))).tobytes())
+        other.release()
+    if i % 10 == 0:
+        read.update(np.asarray(w).tobytes())
+        print(i, flush=True)
+assert (one.placement()["physical"], [d.id for d in one.devices]) == (place, ids)
+print(read.hexdigest(), flush=True)
+print(place, flush=True)
+sys.stdin.readline()
+"""
+
+# Takes an exclusive slice of two devices, and prints which these are.
+TAKES_A_SLICE = """
+import pathways as pw
+one = pw.make_virtual_device_set().add_slice(devices=2, exclusive=True)
+print(one.placement()["physical"], flush=True)
+input()
+"""
+
 # Uses a part of a session that no other controller can restore. Then waits, and tells the error that it reads.
 NOT_RESTORABLE = """
 import sys
@@ -279,6 +321,44 @@ def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts)
             assert "goes on here" in controllers.log(number).read_text(), controllers.log(number).read_text()
         assert eventually(lambda: command("status")["clients"] == [])
         assert all(device["memory"]["used_bytes"] == 0 for device in command("status")["devices"]), command("status")["devices"]
+
+
+@pytest.mark.parametrize("door", ["ifrt", "pjrt"])
+def test_virtual_slices_stay_where_they_are(tmp_path, door):
+    """Controllers die while a program trains on its slice, and takes and releases others. A program that comes later gets other devices."""
+    command = CommandLine(tmp_path / "home", PATHWAYS_COMPILE_CACHE="off", PATHWAYS_DOOR=door)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: command("down", check=False))
+        up = command("up", "--hosts", "1", "--devices", "5", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600")
+        controllers = Controllers(command, tmp_path)
+        stack.callback(controllers.stop)
+        undisturbed = lines(command.program(up["address"], SLICES), "\n")[:-1]
+        program = command.program(up["address"], SLICES)
+        stack.callback(program.kill)
+        read = []
+        for number, moment in enumerate((50, 130, 200)):
+            while read[-1:] != [str(moment)]:
+                read.append(program.stdout.readline().strip())
+                assert read[-1], program.communicate()[1]
+            if number == 0:
+                controllers.kill_first()
+            else:
+                controllers.started[-1].kill()
+                controllers.started[-1].wait()
+            controllers.start(**{"listen-clients": up["address"]})
+        other = command.program(up["address"], TAKES_A_SLICE)
+        stack.callback(other.kill)
+        while len(read) < len(undisturbed):
+            read.append(program.stdout.readline().strip())
+            assert read[-1], program.communicate()[1]
+        assert read == undisturbed
+        mine, others = ast.literal_eval(program.stdout.readline()), other.stdout.readline()
+        assert others, other.communicate()[1]
+        assert not set(mine) & set(ast.literal_eval(others))
+        assert {tuple(slice["devices"]) for slice in command("status")["slices"]} == {tuple(mine), tuple(ast.literal_eval(others))}
+        assert lines(program, "\n") == lines(other, "\n") == []
+        assert eventually(lambda: command("status")["clients"] == [])
+        assert command("status")["slices"] == []
 
 
 def test_a_program_that_no_other_controller_can_restore_says_why(tmp_path):
