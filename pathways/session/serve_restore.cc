@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/request_name.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/session/host_function.h"
 #include "pathways/session/served_session.h"
 #include "pathways/session/wire.h"
 
@@ -148,8 +147,7 @@ absl::Status ServedSession::RestorePrograms(const std::shared_ptr<Restoring>& re
       continue;
     }
     const Handle handle = message.compile().executable();
-    const bool usable = message.has_compile() && handle != 0 && message.compile().format() != kHostFunctionFormat;
-    if (!usable || !executables_.try_emplace(handle, 0).second)
+    if (!message.has_compile() || handle == 0 || !executables_.try_emplace(handle, 0).second)
       return absl::InvalidArgumentError("an executable has no description, or no handle of its own");
     PW_ASSIGN_OR_RETURN(CompileRequest compile, CompileRequestFrom(message.compile(), std::move(part.payloads[i])));
     programs_->Add(compile.program);
@@ -182,10 +180,8 @@ absl::Status ServedSession::CarryOutUnsettled(Restoring& restoring) {
     if (request.number >= restoring.last.last_request()) return absl::InvalidArgumentError("a request comes after the last one");
     PW_RETURN_IF_ERROR(MayCarryOutAgain(request.message, one_host));
     const bool runs = request.message.has_execute() && many_nodes_.contains(request.message.execute().executable());
-    if (runs || request.message.compile().format() == kManyNodesFormat ||
-        request.message.compile().format() == kHostFunctionFormat)
-      return Lost(
-          "a program of many nodes (pw.program, or a copy by the PJRT door), or a Python function on hosts, was compiled or run");
+    if (runs || request.message.compile().format() == kManyNodesFormat)
+      return Lost("a program of many nodes (pw.program, or a copy by the PJRT door) was compiled or run");
   }
   const uint64_t last = restoring.last.last_request() - 1;
   std::vector<uint64_t> numbers;

@@ -69,6 +69,7 @@ void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, 
 
 void SessionImpl::OnTick(absl::Time now, bool slept) {
   publications_->OnTick(now);
+  functions_.OnTick(now);
   host_buffers_.OnTick(now, slept || mover_.suspended());
 }
 
