@@ -136,7 +136,7 @@ class LinkTest : public ::testing::Test, private Link::Owner {
     link->kept().Settle({ranges.data(), static_cast<size_t>(ranges.size())});
   }
   std::vector<RestorePart> OnRestoreWanted() override {
-    return RestorePartsOf({}, {}, link->kept(), link->stream(), link->last_begun(), [](uint64_t) { return true; });
+    return RestorePartsOf({}, {}, {}, link->kept(), link->stream(), link->last_begun(), [](uint64_t) { return true; });
   }
   void OnRestored() override { ++restored; }
   std::string Obstacle() override { return obstacle; }

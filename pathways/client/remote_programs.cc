@@ -5,7 +5,6 @@
 #include "pathways/base/sha256.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/client/remote_session.h"
-#include "pathways/session/host_function.h"
 #include "pathways/session/program_store.h"
 #include "pathways/session/wire.h"
 
@@ -63,7 +62,6 @@ void RemoteSession::Compile(SessionRequest request, Bytes program, ResultCallbac
 void RemoteSession::Compile(session::CompileRequest compile, ResultCallback<ExecutableRef> done) {
   SessionRequest request;
   auto& proto = *request.mutable_compile();
-  if (compile.format == session::kHostFunctionFormat) link_->SetNotRestorable("it has run Python functions on hosts");
   proto.set_format(compile.format);
   proto.set_options(compile.options);
   proto.set_num_replicas(compile.num_replicas);

@@ -88,12 +88,14 @@ void RemoteSession::OnWelcome(const ::pathways::v1::SessionWelcome& welcome) {
   welcome_.id = SessionId(welcome.session());
   welcome_.cluster = std::make_shared<const session::ClusterInfo>(session::ClusterFrom(welcome.cluster()));
   welcome_.spares = std::make_shared<const session::SpareDevices>(session::SparesFrom(welcome.spares()));
+  slices_.SetDevices(*welcome_.spares);
   std::exchange(opened_, nullptr)(absl::OkStatus());
 }
 
 void RemoteSession::OnEvent(SessionEvent event, Bytes payload) {
   if (event.has_settled()) return OnSettled(event.settled());
   if (event.has_host_call()) return node_calls_.OnCall(event.host_call());
+  if (event.has_slice()) return slices_.Update(event.slice());
   if (event.has_lane()) return lanes_->OnLane(welcome_.id.v, event.lane());
   if (event.has_lane_closed()) return lanes_->OnLaneClosed(event.lane_closed());
   if (event.has_buffers_done()) {
@@ -121,6 +123,7 @@ uint64_t RemoteSession::NameOf(uint64_t request, uint64_t result) const {
 void RemoteSession::OnSettled(const ::pathways::v1::SettledRequests& settled) {
   if (!link_->restorable()) {  // nothing is kept for another controller
     arrays_.OnSettled(UINT64_MAX);
+    slices_.OnSettled(UINT64_MAX);
     return compiled_.OnSettled(UINT64_MAX);
   }
   KeptRequests& kept = link_->kept();
@@ -128,6 +131,7 @@ void RemoteSession::OnSettled(const ::pathways::v1::SettledRequests& settled) {
   kept.Settle({settled.ranges().data(), static_cast<size_t>(settled.ranges_size())});
   arrays_.OnSettled(kept.settled_up_to());
   compiled_.OnSettled(kept.settled_up_to());
+  slices_.OnSettled(kept.settled_up_to());
 }
 
 std::string RemoteSession::Obstacle() {
@@ -137,7 +141,7 @@ std::string RemoteSession::Obstacle() {
 }
 
 std::vector<RestorePart> RemoteSession::OnRestoreWanted() {
-  return RestorePartsOf(arrays_, compiled_, link_->kept(), link_->stream(), link_->last_begun(),
+  return RestorePartsOf(arrays_, compiled_, slices_, link_->kept(), link_->stream(), link_->last_begun(),
                         [this](uint64_t number) { return asked_.contains(number); });
 }
 
@@ -171,10 +175,25 @@ uint64_t RemoteSession::Ask(SessionRequest request, AnswerCallback done, std::ve
     Post([done = std::move(done), status = ended_]() mutable { std::move(done)(status, Bytes()); });
     return 0;
   }
-  if (request.has_add_slice()) link_->SetNotRestorable("it has virtual slices");
+  if (request.has_add_slice() || request.has_await_slice()) done = NotingSlice(request, std::move(done));
+  const SliceId released(request.release_slice());
   const uint64_t number = link_->Send(std::move(request), std::move(payload));
+  if (released.v != 0) slices_.Release(released, number);
   asked_.emplace(number, std::move(done));
   return number;
+}
+
+AnswerCallback RemoteSession::NotingSlice(const SessionRequest& request, AnswerCallback done) {
+  return [this, alive = std::weak_ptr<bool>(alive_), asked = request.add_slice(), adds = request.has_add_slice(),
+          done = std::move(done)](absl::StatusOr<Answer> answer, Bytes payload) mutable {
+    if (answer.ok() && answer->has_slice() && !alive.expired()) {
+      if (adds)
+        slices_.Add(asked, answer->slice());
+      else
+        slices_.Update(answer->slice());
+    }
+    std::move(done)(std::move(answer), std::move(payload));
+  };
 }
 
 void RemoteSession::AskStatus(SessionRequest request, StatusCallback done) {

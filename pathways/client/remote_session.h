@@ -28,6 +28,7 @@
 #include "pathways/client/lanes.h"
 #include "pathways/client/link.h"
 #include "pathways/client/node_calls.h"
+#include "pathways/client/session_slices.h"
 #include "pathways/session/session.h"
 
 namespace pw::client {
@@ -127,6 +128,8 @@ class RemoteSession final : public session::Session, private Link::Owner {
   std::string Obstacle() override;
 
   void OnSettled(const ::pathways::v1::SettledRequests& settled);
+  // Returns a callback that notes the answer to a request about a slice, and passes it on.
+  AnswerCallback NotingSlice(const ::pathways::v1::SessionRequest& request, AnswerCallback done);
   // Returns the name that hosts know the result of a request by; 0: it has none.
   uint64_t NameOf(uint64_t request, uint64_t result) const;
 
@@ -160,6 +163,7 @@ class RemoteSession final : public session::Session, private Link::Owner {
   ArrayTable arrays_;
   absl::flat_hash_map<Handle, ExecutableRef> executables_;
   CompiledPrograms compiled_;
+  SessionSlices slices_;
   FetchedBuffers fetched_;
   int64_t array_bytes_ = 0;
   std::vector<absl::AnyInvocable<void() &&>> when_resumed_;

@@ -13,10 +13,12 @@ namespace {
 using ::pathways::v1::Restore;
 using ::pathways::v1::SessionRequest;
 
-// Returns whether the request changes nothing.
+// Returns whether the request is done when its answer is known: it changes nothing, or the client tells what it has changed.
 bool IsQuestion(const SessionRequest& request) {
   switch (request.kind_case()) {
     case SessionRequest::kAwaitReady:
+    case SessionRequest::kAddSlice:
+    case SessionRequest::kAwaitSlice:
     case SessionRequest::kFetch:
     case SessionRequest::kCostAnalysis:
     case SessionRequest::kProgramText:
@@ -29,9 +31,11 @@ bool IsQuestion(const SessionRequest& request) {
 
 class Writer {
  public:
-  Writer(const KeptRequests& kept, absl::FunctionRef<bool(uint64_t)> awaits)
+  Writer(const SessionSlices& slices, const KeptRequests& kept, absl::FunctionRef<bool(uint64_t)> awaits)
       : kept_(kept), awaits_(awaits), up_to_(kept.settled_up_to()) {
     parts_.emplace_back();
+    slices.Write(kept, parts_.back().frame.mutable_restore()->mutable_slices(), &last_);
+    bytes_ = parts_.back().frame.ByteSizeLong();
   }
 
   // The state of an array before the requests that are not settled, and what settled requests have done to it since.
@@ -113,9 +117,10 @@ class Writer {
 
 }  // namespace
 
-std::vector<RestorePart> RestorePartsOf(const ArrayTable& arrays, const CompiledPrograms& programs, const KeptRequests& kept,
-                                        const net::ResumableStream& stream, uint64_t last, absl::FunctionRef<bool(uint64_t)> awaits) {
-  Writer writer(kept, awaits);
+std::vector<RestorePart> RestorePartsOf(const ArrayTable& arrays, const CompiledPrograms& programs, const SessionSlices& slices,
+                                        const KeptRequests& kept, const net::ResumableStream& stream, uint64_t last,
+                                        absl::FunctionRef<bool(uint64_t)> awaits) {
+  Writer writer(slices, kept, awaits);
   arrays.ForEach([&](session::Handle handle, const ArrayTable::Entry& entry) { writer.AddArray(handle, entry); });
   arrays.ForEachErased([&](session::Handle handle, const ArrayTable::Entry& entry) { writer.AddArray(handle, entry); });
   programs.ForEach([&](session::Handle handle, const CompiledPrograms::Entry& entry) { writer.AddProgram(handle, entry); });

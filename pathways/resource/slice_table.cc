@@ -47,7 +47,7 @@ std::vector<const Slice*> SliceTable::OfOwner(SessionId owner) const {
 
 int64_t SliceTable::DevicesOf(SessionId owner) const {
   int64_t sum = 0;
-  for (const Slice* slice : OfOwner(owner)) sum += slice->request.count;
+  for (const Slice* slice : OfOwner(owner)) sum += slice->leaves ? 0 : slice->request.count;
   return sum;
 }
 
@@ -76,6 +76,7 @@ std::optional<IslandId> SliceTable::Beside(const SliceRequest& request) const {
 }
 
 std::optional<std::vector<DeviceId>> SliceTable::TryPlace(const SliceRequest& request, const std::set<IslandId>& closed) const {
+  if (held_) return std::nullopt;
   return Place(candidates_, {request, Against::kNow, Beside(request), [&](IslandId island) { return !closed.contains(island); }});
 }
 
@@ -118,6 +119,7 @@ Answer SliceTable::StateOf(SliceId slice) const {
 
 MustWait SliceTable::Describe(size_t index) const {
   const Waiting& waiting = queue_[index];
+  if (held_) return {static_cast<int>(index) + 1, "programs of the controller before, which may come back with their slices"};
   if (!waiting.over_quota.empty()) return {static_cast<int>(index) + 1, waiting.over_quota};
   std::vector<std::string> holders;
   for (const auto& [id, slice] : slices_) {
@@ -163,10 +165,52 @@ void SliceTable::Enter(SliceId id, SessionId owner, SliceRequest request, std::v
   slices_[id] = Slice{id, owner, std::move(request), island, std::move(devices), 1, {}};
 }
 
+bool SliceTable::IsTaken(SliceId id) const {
+  return slices_.contains(id) || std::any_of(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.slice == id; });
+}
+
+std::string SliceTable::Conflict(const Slice& slice) const {
+  for (DeviceId device : slice.devices) {
+    const Candidate* c = FindCandidate(device);
+    if (c == nullptr || (c->exclusive == 0 && (!slice.request.exclusive || c->load == 0))) continue;
+    return absl::StrCat(ToString(device), " of ", ToString(slice.id), " is in use by a slice of another client, and ",
+                        slice.request.exclusive ? "this one" : "that one", " is exclusive");
+  }
+  QuotaRoom room = Room(slice.owner, slice.request);
+  return room.what == QuotaRoom::What::kNow ? "" : absl::StrCat("there is no room for ", ToString(slice.id), ": ", room.why);
+}
+
+std::string SliceTable::Restore(Slice slice) {
+  if (IsTaken(slice.id)) return absl::StrCat("there is another ", ToString(slice.id));
+  if (!slice.leaves) {
+    if (std::string conflict = Conflict(slice); !conflict.empty()) return conflict;
+    Occupy(slice.devices, slice.request, +1);
+  }
+  for (DeviceId device : slice.devices) {
+    const Candidate* there = FindCandidate(device);
+    slice.broken |= there == nullptr;
+    if (there != nullptr) slice.island = there->island;
+  }
+  SkipNumbers(slice.id);
+  const SliceId id = slice.id;
+  slices_[id] = std::move(slice);
+  return "";
+}
+
+bool SliceTable::RestoreWaiting(SliceId id, SessionId owner, SliceRequest request) {
+  if (IsTaken(id)) return false;
+  SkipNumbers(id);
+  Waiting waiting{id, owner, std::move(request), {}};
+  if (!BesideIsGone(waiting.request)) waiting.islands = FittingIslands(candidates_, waiting.request, Beside(waiting.request));
+  const auto later = std::find_if(queue_.begin(), queue_.end(), [&](const Waiting& other) { return id < other.slice; });
+  queue_.insert(later, std::move(waiting));
+  return true;
+}
+
 void SliceTable::Forget(SliceId slice) {
   auto it = slices_.find(slice);
   if (it != slices_.end()) {
-    Occupy(it->second.devices, it->second.request, -1);
+    if (!it->second.leaves) Occupy(it->second.devices, it->second.request, -1);
     Occupy(it->second.next, it->second.request, -1);
     slices_.erase(it);
   }
@@ -223,7 +267,9 @@ Outcomes SliceTable::SetTopology(const Topology& topology) {
   for (auto& [id, slice] : slices_) {
     if (std::any_of(slice.next.begin(), slice.next.end(), gone)) slice.next.clear();
     slice.broken = std::any_of(slice.devices.begin(), slice.devices.end(), gone);
-    Occupy(slice.devices, slice.request, +1);
+    const auto there = std::find_if_not(slice.devices.begin(), slice.devices.end(), gone);
+    if (there != slice.devices.end()) slice.island = Find(*there)->island;  // a restored one may not have known it
+    if (!slice.leaves) Occupy(slice.devices, slice.request, +1);
     Occupy(slice.next, slice.request, +1);
   }
   return PlaceWaiting();

@@ -10,15 +10,20 @@
 // Fairness: a queued request keeps later requests out of the islands where it would fit if there were no slices. Thus a stream of small
 // requests does not starve it. Other islands stay open. A request that waits for its owner's quota keeps no other request waiting.
 //
+// Another table. A controller that takes the place of another one takes over the slices of the sessions that it restores, with their numbers and
+// devices (Restore). Until all of these are back, it must place no others (set_held).
+//
 // Invariants:
-//   ST-1  a device's load is the number of virtual devices on it, of live slices and of moves under way; its reserved memory is the sum of
-//         their reservations
-//   ST-2  a device of an exclusive slice carries no other slice
-//   ST-3  a request does not wait if it can be placed in an island for which no older request waits, and its owner's quota has room
+//   ST-1  a device's load is the number of virtual devices on it, of live slices that do not leave, and of moves under way; its reserved
+//         memory is the sum of their reservations
+//   ST-2  a device of an exclusive slice carries no other slice, except those that leave
+//   ST-3  a request does not wait if it can be placed in an island for which no older request waits, and its owner's quota has room,
+//         unless the table is held
 //   ST-4  a request is Infeasible exactly when it would not fit if there were no slices; drained hosts do not count. It is answered as soon
 //         as that is known
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -45,6 +50,7 @@ struct Slice {
   uint64_t epoch = 1;             // incremented at the end of each move
   std::vector<DeviceId> next;     // the new devices during a move
   bool broken = false;            // a host of its devices is lost. The ids of these come back with a host that takes the seat
+  bool leaves = false;            // its owner has released it under the table before: until that is done again, it holds nothing
 };
 
 struct Placed {};
@@ -89,6 +95,15 @@ class SliceTable {
   // Looks at the queue again: quotas may have room for more.
   Outcomes Recheck() { return PlaceWaiting(); }
 
+  // Takes over a live slice of another table. It is broken if some of its devices are not there. Returns why that cannot be; empty: it is done.
+  std::string Restore(Slice slice);
+  // Takes over a queued request of another table. Returns whether its number was free.
+  bool RestoreWaiting(SliceId id, SessionId owner, SliceRequest request);
+  // Numbers up to this one are not assigned any more.
+  void SkipNumbers(SliceId last) { next_id_ = std::max(next_id_, last.v + 1); }
+  // While the table is held, nothing is placed or moved. Call Recheck when it is not any more.
+  void set_held(bool held) { held_ = held; }
+
   // Applies joined and lost hosts: `topology` is the whole cluster. Slices with a device on a lost host are broken until a host takes its seat.
   Outcomes SetTopology(const Topology& topology);
   // Sets whether a host is drained: a drained host takes no new slices.
@@ -132,6 +147,9 @@ class SliceTable {
   std::optional<IslandId> Beside(const SliceRequest& request) const;
   bool BesideIsGone(const SliceRequest& request) const { return request.beside.has_value() && Find(*request.beside) == nullptr; }
   std::optional<std::vector<DeviceId>> TryPlace(const SliceRequest& request, const std::set<IslandId>& closed) const;
+  bool IsTaken(SliceId id) const;
+  // Returns why the devices cannot carry the slice beside those that they carry; empty: they can.
+  std::string Conflict(const Slice& slice) const;
   std::string WhyInfeasible(const SliceRequest& request) const;
   MustWait Describe(size_t index) const;
   void Occupy(const std::vector<DeviceId>& devices, const SliceRequest& request, int sign);
@@ -140,6 +158,7 @@ class SliceTable {
   Outcomes PlaceWaiting();
 
   RoomFor room_for_;  // null: no quotas
+  bool held_ = false;
   uint64_t next_id_ = 1;
   std::vector<Candidate> candidates_;
   std::set<HostId> drained_;

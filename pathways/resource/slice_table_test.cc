@@ -344,5 +344,77 @@ TEST(SliceTablePropertyTest, InvariantsHoldInAStorm) {
   }
 }
 
+// A slice of a table before this one.
+Slice Former(uint64_t id, SessionId owner, std::vector<DeviceId> devices, bool exclusive = false) {
+  Slice slice{SliceId(id), owner, Count(static_cast<int>(devices.size()), exclusive), IslandId(0), std::move(devices)};
+  return slice;
+}
+
+TEST(SliceTableTest, ARestoredSliceHasItsNumberAndItsDevices) {
+  World world({MakeHost("a", "i", 2)});
+  EXPECT_EQ(world.table.Restore(Former(7, kAnn, {DeviceId(1)}, true)), "");
+  EXPECT_THAT(world.table.Find(SliceId(7))->devices, ElementsAre(DeviceId(1)));
+  auto [next, answer] = world.table.Add(kBob, Count(1));
+  EXPECT_EQ(next, SliceId(8));
+  ASSERT_TRUE(IsPlaced(answer));
+  EXPECT_THAT(world.table.Find(next)->devices, ElementsAre(DeviceId(0))) << "the other one is exclusive";
+  EXPECT_THAT(world.table.Restore(Former(7, kBob, {DeviceId(0)})), HasSubstr("there is another slice 7"));
+  EXPECT_THAT(world.table.Restore(Former(9, kBob, {DeviceId(0), DeviceId(1)})), HasSubstr("that one is exclusive"));
+  EXPECT_THAT(world.table.Restore(Former(9, kAnn, {DeviceId(0)}, true)), HasSubstr("this one is exclusive"));
+  world.table.Release(SliceId(7));
+  EXPECT_EQ(world.table.FindCandidate(DeviceId(1))->load, 0);
+}
+
+TEST(SliceTableTest, ARestoredSliceWithoutAHostIsBrokenUntilItIsThere) {
+  World world({MakeHost("a", "i", 1)});
+  EXPECT_EQ(world.table.Restore(Former(1, kAnn, {DeviceId(0), DeviceId(1)})), "");
+  EXPECT_TRUE(world.table.Find(SliceId(1))->broken);
+  ASSERT_TRUE(world.topology.AddHost(MakeHost("b", "i", 1)).ok());
+  world.Changed();
+  EXPECT_FALSE(world.table.Find(SliceId(1))->broken);
+  EXPECT_EQ(world.table.FindCandidate(DeviceId(1))->load, 1);
+}
+
+TEST(SliceTableTest, ASliceThatLeavesHoldsNothing) {
+  World world({MakeHost("a", "i", 1)});
+  Slice leaves = Former(1, kAnn, {DeviceId(0)}, true);
+  leaves.leaves = true;
+  EXPECT_EQ(world.table.Restore(std::move(leaves)), "");
+  EXPECT_EQ(world.table.DevicesOf(kAnn), 0);
+  EXPECT_EQ(world.table.Restore(Former(2, kBob, {DeviceId(0)}, true)), "") << "it got the device when the first was released";
+  world.Changed();
+  EXPECT_EQ(world.table.FindCandidate(DeviceId(0))->load, 1);
+  world.table.Release(SliceId(1));
+  EXPECT_EQ(world.table.FindCandidate(DeviceId(0))->load, 1);
+  EXPECT_EQ(world.table.FindCandidate(DeviceId(0))->exclusive, 1);
+}
+
+TEST(SliceTableTest, RestoredRequestsWaitInTheOrderOfTheirNumbers) {
+  World world({MakeHost("a", "i", 1)});
+  world.table.set_held(true);
+  EXPECT_TRUE(world.table.RestoreWaiting(SliceId(9), kAnn, Count(1, true)));
+  EXPECT_TRUE(world.table.RestoreWaiting(SliceId(4), kBob, Count(1, true)));
+  EXPECT_FALSE(world.table.RestoreWaiting(SliceId(9), kBob, Count(1)));
+  EXPECT_THAT(world.table.queue(), ElementsAre(SliceId(4), SliceId(9)));
+  auto [later, answer] = world.table.Add(kAnn, Count(1));
+  EXPECT_EQ(later, SliceId(10));
+  ASSERT_TRUE(IsWaiting(answer));
+  EXPECT_THAT(std::get<MustWait>(answer).waits_for, HasSubstr("programs of the controller before"));
+  EXPECT_TRUE(world.table.Recheck().empty());
+  world.table.set_held(false);
+  const Outcomes outcomes = world.table.Recheck();
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].slice, SliceId(4));
+}
+
+TEST(SliceTableTest, ARestoredSliceMustFitItsOwnersQuota) {
+  World world({MakeHost("a", "i", 4)});
+  world.table.SetQuotas([](SessionId, int64_t devices) {
+    return devices > 1 ? QuotaRoom{QuotaRoom::What::kNever, "at most 1 device"} : QuotaRoom{};
+  });
+  EXPECT_EQ(world.table.Restore(Former(1, kAnn, {DeviceId(0)})), "");
+  EXPECT_THAT(world.table.Restore(Former(2, kAnn, {DeviceId(1), DeviceId(2)})), HasSubstr("at most 1 device"));
+}
+
 }  // namespace
 }  // namespace pw::resource

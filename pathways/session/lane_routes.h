@@ -44,7 +44,9 @@ struct LaneResult {
   uint64_t bytes = 0;
 };
 
-// Receives the controller's messages to the client about lanes.
+struct SliceState;  // reports.h
+
+// Receives the controller's messages to the client about lanes, and what else it tells of its own accord.
 class LaneListener {
  public:
   virtual ~LaneListener() = default;
@@ -54,6 +56,8 @@ class LaneListener {
   virtual void OnLaneClosed(HostId host, const absl::Status& status) = 0;
   // A host buffer sent by lane (HostShard::by_lane) has reached all its devices, or no host waits for it any more. The client may free it.
   virtual void OnBufferDone(uint64_t buffer) = 0;
+  // A slice of the client has moved to other physical devices.
+  virtual void OnSliceMoved(const SliceState& slice) {}
   // Asks the client to fetch the operands, call its function and answer. `done` is called later.
   virtual void OnNodeCall(NodeCall call, absl::AnyInvocable<void(absl::StatusOr<std::vector<LaneResult>>) &&> done) = 0;
 };

@@ -14,11 +14,14 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "pathways/base/ids.h"
 #include "pathways/base/memory/bytes.h"
 #include "pathways/buffers/array_spec.h"
 #include "pathways/session/basics.h"
 
 namespace pw::session {
+
+struct RestoredSlices;  // restored_slices.h
 
 struct RestoredArray {
   Handle handle = 0;
@@ -56,6 +59,8 @@ class Restoration {
   virtual absl::Status RestoreArrays(absl::Span<const RestoredArray> arrays) = 0;
   // Returns an error if a program of many nodes has parts that cannot be restored.
   virtual absl::Status CheckManyNodes(const Bytes& program) const = 0;
+  // Returns an executable that cannot run: these are its devices, and this is why.
+  virtual Handle AddUnusable(const std::vector<DeviceId>& devices, absl::Status why) = 0;
   // Returns whether all devices are those of one host.
   virtual bool OnOneHost() const = 0;
   // The requests up to `last` are carried out now (`numbers`), or were settled.

@@ -197,6 +197,12 @@ void ServedSession::AskQuotas(uint64_t number, const ::pathways::v1::QuotaQuesti
   AnswerText(number, owner_.on_quotas(question));
 }
 
+void ServedSession::OnSliceMoved(const SliceState& slice) {
+  ::pathways::v1::SessionEvent event;
+  ToProto(slice, event.mutable_slice());
+  Tell(std::move(event));
+}
+
 void ServedSession::OnNodeCall(NodeCall call, ResultCallback<std::vector<LaneResult>> done) {
   ::pathways::v1::SessionEvent event;
   auto& message = *event.mutable_host_call();

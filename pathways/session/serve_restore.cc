@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "pathways/base/request_name.h"
 #include "pathways/base/status_macros.h"
-#include "pathways/session/host_function.h"
 #include "pathways/session/served_session.h"
 #include "pathways/session/wire.h"
 
@@ -21,6 +20,11 @@ using ::pathways::v1::SessionRequest;
 absl::Status Lost(absl::string_view part) {
   return absl::UnavailableError(
       absl::StrCat("its controller has ended, and the one that has taken its place cannot restore the session: ", part));
+}
+
+absl::Status Unusable(const absl::Status& why) {
+  return absl::Status(why.code(),
+                      absl::StrCat("the program could not be loaded after another controller had taken over: ", why.message()));
 }
 
 // Returns an error if only the controller that has begun this request could have ended it.
@@ -48,6 +52,9 @@ absl::Status MayCarryOutAgain(const SessionRequest& request, bool one_host) {
     case SessionRequest::kProgramModule:
     case SessionRequest::kDropExecutable:
     case SessionRequest::kChangeShare:
+    case SessionRequest::kAddSlice:
+    case SessionRequest::kAwaitSlice:
+    case SessionRequest::kReleaseSlice:
     case SessionRequest::kStatus:
       return absl::OkStatus();
     case SessionRequest::kCopy:
@@ -58,12 +65,9 @@ absl::Status MayCarryOutAgain(const SessionRequest& request, bool one_host) {
       return Lost("arrays were on their way to or from files");
     case SessionRequest::kPublished:
       return Lost("the program used published arrays");
-    case SessionRequest::kAddSlice:
-    case SessionRequest::kAwaitSlice:
-    case SessionRequest::kReleaseSlice:
     case SessionRequest::kDrainHost:
     case SessionRequest::kSuspend:
-      return Lost("virtual slices were asked for or moved");
+      return Lost("virtual slices were moved");
     case SessionRequest::kHostCallReply:
       return Lost("a program of many nodes was running");
     default:
@@ -100,12 +104,19 @@ void ServedSession::Restore(std::vector<RestorePart> parts, StatusCallback done)
   restoring->done = std::move(done);
   restoring->compiles = 1;  // until all have begun
   for (RestorePart& part : parts) {
+    restoring->status.Update(RestoreSlices(part.restore));
     restoring->status.Update(RestoreArrays(part.restore));
     for (const auto& array : part.restore.arrays()) restoring->names.push_back(array.name());
     restoring->status.Update(RestorePrograms(restoring, part));
     restoring->last = std::move(part.restore);
   }
   if (--restoring->compiles == 0) FinishRestore(restoring);
+}
+
+absl::Status ServedSession::RestoreSlices(const ::pathways::v1::Restore& part) {
+  if (!part.has_slices()) return absl::OkStatus();
+  PW_ASSIGN_OR_RETURN(const RestoredSlices slices, RestoredSlicesFrom(part.slices()));
+  return cluster_->RestoreSlices(id(), slices);
 }
 
 absl::Status ServedSession::RestoreArrays(const ::pathways::v1::Restore& part) {
@@ -136,17 +147,18 @@ absl::Status ServedSession::RestorePrograms(const std::shared_ptr<Restoring>& re
       continue;
     }
     const Handle handle = message.compile().executable();
-    const bool usable = message.has_compile() && handle != 0 && message.compile().format() != kHostFunctionFormat;
-    if (!usable || !executables_.try_emplace(handle, 0).second)
+    if (!message.has_compile() || handle == 0 || !executables_.try_emplace(handle, 0).second)
       return absl::InvalidArgumentError("an executable has no description, or no handle of its own");
     PW_ASSIGN_OR_RETURN(CompileRequest compile, CompileRequestFrom(message.compile(), std::move(part.payloads[i])));
     programs_->Add(compile.program);
     ++restoring->compiles;
-    auto done = [weak = weak_from_this(), restoring, handle](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
+    auto done = [weak = weak_from_this(), restoring, handle,
+                 devices = compile.devices](absl::StatusOr<std::shared_ptr<const ExecutableInfo>> info) {
       auto self = weak.lock();
       if (self == nullptr) return;
-      if (info.ok()) self->executables_[handle] = (*info)->handle;
-      if (!info.ok()) restoring->status.Update(Lost(absl::StrCat("a program cannot be loaded: ", info.status().message())));
+      // Perhaps its slice was released, or a host of it has not come back. A program that is not used any more must not end the session.
+      self->executables_[handle] =
+          info.ok() ? (*info)->handle : self->session_->restoration()->AddUnusable(devices, Unusable(info.status()));
       if (--restoring->compiles == 0) self->FinishRestore(restoring);
     };
     if (compile.format == kManyNodesFormat) {
@@ -168,10 +180,8 @@ absl::Status ServedSession::CarryOutUnsettled(Restoring& restoring) {
     if (request.number >= restoring.last.last_request()) return absl::InvalidArgumentError("a request comes after the last one");
     PW_RETURN_IF_ERROR(MayCarryOutAgain(request.message, one_host));
     const bool runs = request.message.has_execute() && many_nodes_.contains(request.message.execute().executable());
-    if (runs || request.message.compile().format() == kManyNodesFormat ||
-        request.message.compile().format() == kHostFunctionFormat)
-      return Lost(
-          "a program of many nodes (pw.program, or a copy by the PJRT door), or a Python function on hosts, was compiled or run");
+    if (runs || request.message.compile().format() == kManyNodesFormat)
+      return Lost("a program of many nodes (pw.program, or a copy by the PJRT door) was compiled or run");
   }
   const uint64_t last = restoring.last.last_request() - 1;
   std::vector<uint64_t> numbers;
@@ -196,6 +206,7 @@ absl::Status ServedSession::CarryOutUnsettled(Restoring& restoring) {
   session_->Delete(std::vector<Handle>(deleted.begin(), deleted.end())).IgnoreError();
   session_->Destruct(std::vector<Handle>(destructed.begin(), destructed.end())).IgnoreError();
   for (Handle executable : restoring.last.dropped()) DropExecutable(executable);
+  for (uint64_t slice : restoring.last.released_slices()) cluster_->ReleaseSlice(id(), SliceId(slice), [](absl::Status) {});
   session_->restoration()->Finish(numbers, last);
   stream_.BeginAfter(last);
   return absl::OkStatus();

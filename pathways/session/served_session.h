@@ -93,6 +93,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
   void OnLane(const LaneOffer& lane) override;
   void OnLaneClosed(HostId host, const absl::Status& status) override;
   void OnBufferDone(uint64_t buffer) override;
+  void OnSliceMoved(const SliceState& slice) override;
   void OnNodeCall(NodeCall call, ResultCallback<std::vector<LaneResult>> done) override;
 
  private:
@@ -133,6 +134,7 @@ class ServedSession final : public LaneListener, public std::enable_shared_from_
 
   // -- serve_restore.cc
   struct Restoring;
+  absl::Status RestoreSlices(const ::pathways::v1::Restore& part);
   absl::Status RestoreArrays(const ::pathways::v1::Restore& part);
   absl::Status RestorePrograms(const std::shared_ptr<Restoring>& restoring, RestorePart& part);
   void FinishRestore(const std::shared_ptr<Restoring>& restoring);

@@ -280,6 +280,8 @@ class Cluster : public Executor, public Profiles {
   virtual void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) = 0;
   // Cancels a waiting slice or ends a placed one; arrays on the slice's devices become errors and their memory is freed.
   virtual void ReleaseSlice(SessionId session, SliceId slice, StatusCallback done) = 0;
+  // Makes the virtual devices and slices of a session of the controller before, which has none yet (restored_slices.h).
+  virtual absl::Status RestoreSlices(SessionId, const RestoredSlices&) { return absl::UnimplementedError("not supported"); }
   // Suspend: saves the client's arrays in host memory and gives the devices of its slices to others; the client's requests wait. Resume:
   // gives its slices devices that satisfy the same requests and restores the arrays. FAILED_PRECONDITION if already in that state, or if
   // there is no room to resume.

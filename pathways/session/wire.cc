@@ -391,6 +391,23 @@ absl::StatusOr<SliceState> SliceStateFrom(const v1::SliceReport& proto) {
   return state;
 }
 
+absl::StatusOr<RestoredSlices> RestoredSlicesFrom(const v1::RestoredSlices& proto) {
+  RestoredSlices restored;
+  if (proto.kinds_size() != proto.counts_size() || proto.released_devices_size() != proto.released_physical_size())
+    return absl::InvalidArgumentError("virtual devices are not fully described");
+  restored.first = DeviceId(proto.first_device());
+  for (int i = 0; i < proto.kinds_size(); ++i) restored.kinds.push_back({proto.kinds(i), proto.counts(i)});
+  for (const auto& slice : proto.slices()) {
+    PW_ASSIGN_OR_RETURN(resource::SliceRequest request, SliceRequestFrom(slice.asked()));
+    PW_ASSIGN_OR_RETURN(SliceState state, SliceStateFrom(slice.report()));
+    restored.slices.push_back({std::move(request), std::move(state), slice.leaves()});
+  }
+  for (int i = 0; i < proto.released_devices_size(); ++i)
+    restored.released.push_back({DeviceId(proto.released_devices(i)), DeviceId(proto.released_physical(i))});
+  restored.last = SliceId(proto.last_slice());
+  return restored;
+}
+
 void ToProto(const gang::ShareChange& change, v1::ChangeShare* proto) {
   if (change.weight.has_value()) proto->set_weight(*change.weight);
   if (change.priority.has_value()) proto->set_priority(*change.priority);

@@ -15,6 +15,7 @@
 #include "pathways/resource/placement.h"
 #include "pathways/session/profiles.h"
 #include "pathways/session/reports.h"
+#include "pathways/session/restored_slices.h"
 #include "pathways/session/session.h"
 #include "pathways/v1/session.pb.h"
 
@@ -54,6 +55,8 @@ absl::StatusOr<PublishedQuestion> PublishedQuestionFrom(const v1::PublishedQuest
 
 void ToProto(const resource::SliceRequest& request, v1::AddSlice* proto);
 absl::StatusOr<resource::SliceRequest> SliceRequestFrom(const v1::AddSlice& proto);
+// INVALID_ARGUMENT: the fields do not add up. Whether slices can be as they say is for Cluster to decide.
+absl::StatusOr<RestoredSlices> RestoredSlicesFrom(const v1::RestoredSlices& proto);
 void ToProto(const SliceState& state, v1::SliceReport* proto);
 absl::StatusOr<SliceState> SliceStateFrom(const v1::SliceReport& proto);
 

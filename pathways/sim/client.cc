@@ -18,6 +18,8 @@ client::RemoteCluster::Options OptionsFor(const std::string& controller) {
   return options;
 }
 
+constexpr absl::Duration kSliceWait = absl::Seconds(30);  // of one question
+
 frontend::SessionHello HelloOf(const Process& process) {
   frontend::SessionHello hello;
   hello.protocol_version = frontend::protocol::kNewest;
@@ -96,6 +98,29 @@ void Client::TakeHostBuffer(uint64_t host_buffer, Contents contents) {
     };
     session.LookupHostBuffer(host_buffer, std::move(found));
     session.DeleteHostBuffer(host_buffer).IgnoreError();
+  });
+}
+
+session::ResultCallback<session::SliceState> Client::Awaiting(Placed placed) {
+  return [this, placed = std::move(placed)](absl::StatusOr<session::SliceState> state) mutable {
+    if (session_ == nullptr) return;
+    if (state.ok() && state->what == session::SliceState::What::kWaiting)
+      return cluster_.AwaitSlice(session_->session().id(), state->slice, kSliceWait, Awaiting(std::move(placed)));
+    process_->Post([this, placed = std::move(placed), state = std::move(state)]() mutable {
+      if (session_ != nullptr) std::move(placed)(state);
+    });
+  };
+}
+
+void Client::AddSlice(const resource::SliceRequest& request, Placed placed) {
+  AtFrontDoor([this, request, placed = std::move(placed)](frontend::ClientSession& session) mutable {
+    cluster_.AddSlice(session.session().id(), request, Awaiting(std::move(placed)));
+  });
+}
+
+void Client::ReleaseSlice(SliceId slice) {
+  AtFrontDoor([this, slice](frontend::ClientSession& session) {
+    cluster_.ReleaseSlice(session.session().id(), slice, [](absl::Status) {});
   });
 }
 

@@ -40,6 +40,11 @@ class Client final : private frontend::ResponseSink {
   void Store(uint64_t host_buffer, Bytes data);
   void TakeHostBuffer(uint64_t host_buffer, Contents contents);
 
+  using Placed = absl::AnyInvocable<void(const absl::StatusOr<session::SliceState>&) &&>;
+  // Asks for a virtual slice, and waits until it is placed or refused.
+  void AddSlice(const resource::SliceRequest& request, Placed placed);
+  void ReleaseSlice(SliceId slice);
+
   // Ends the session, because the client closes or its process has died.
   void Disconnect();
 
@@ -51,6 +56,7 @@ class Client final : private frontend::ResponseSink {
  private:
   void Write(frontend::IfrtResponse response) override;
   void OnResponse(const frontend::IfrtResponse& response);
+  session::ResultCallback<session::SliceState> Awaiting(Placed placed);
   // Runs the task on the front door's strand after all tasks before it, unless the client has disconnected.
   void AtFrontDoor(absl::AnyInvocable<void(frontend::ClientSession&) &&> task);
 

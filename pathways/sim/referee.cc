@@ -70,6 +70,18 @@ bool Referee::Excused(const std::set<std::string>& places, const absl::Status& e
   });
 }
 
+void Referee::OnSlice(SliceId slice, const std::vector<DeviceId>& devices, bool exclusive) {
+  for (const auto& [other, held] : slices_) {
+    if (other == slice) Violation(absl::StrCat("two clients have ", ToString(slice)));
+    for (DeviceId device : held.devices) {
+      if ((exclusive || held.exclusive) && std::find(devices.begin(), devices.end(), device) != devices.end())
+        Violation(
+            absl::StrCat(ToString(slice), " and ", ToString(other), " are on ", ToString(device), ", and one is exclusive"));
+    }
+  }
+  slices_[slice] = {devices, exclusive};
+}
+
 void Referee::CheckHosts() {
   for (const auto& [name, id] : ids_) {
     if (Lost(name) && !struck_.contains(name))

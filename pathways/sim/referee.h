@@ -11,6 +11,7 @@
 //   RF-5  two hosts that launched the same two computations did so in the same order, and each once
 //   RF-6  no host holds an array after the sessions have ended, nor a name of a command, nor charges anybody for memory
 //   RF-7  after that the controller waits for no completion, if no host was struck
+//   RF-8  no two slices have one number, and a device of an exclusive slice carries no other
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,10 @@ class Referee {
   // them, or had a seat of theirs before or after: a seat's host may change before the controller carries out a request.
   bool Excused(const std::set<std::string>& places, const absl::Status& error);
 
+  // A client has got a slice; it releases it now.
+  void OnSlice(SliceId slice, const std::vector<DeviceId>& devices, bool exclusive);
+  void OnSliceReleased(SliceId slice) { slices_.erase(slice); }
+
   // Checks RF-1 now; checks RF-5 on the launches of each host.
   void CheckHosts();
   void CheckLaunches(const std::map<std::string, std::vector<int>>& launches);
@@ -72,6 +77,11 @@ class Referee {
   uint64_t epoch_ = 0;                              // of the topology, when it was observed last
   std::map<std::string, uint32_t> ids_;             // of all hosts ever seen
   std::map<std::string, std::set<DeviceId>> seat_;  // the devices of each
+  struct Slice {
+    std::vector<DeviceId> devices;
+    bool exclusive = false;
+  };
+  std::map<SliceId, Slice> slices_;                 // that clients have
   std::set<std::string> said_;                      // each violation is told once, at its first time
   std::vector<std::string> violations_;
 };

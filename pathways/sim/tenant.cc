@@ -63,7 +63,10 @@ Tenant::Tenant(SimCluster* cluster, Process* process)
 
 Places Tenant::PlacesOf(const std::vector<int32_t>& devices, const std::vector<Places>& more) {
   auto places = std::make_shared<std::set<std::string>>();
-  for (int32_t device : devices) places->insert(referee_->HostOf(device));
+  for (int32_t device : devices) {
+    const auto bound = physical_.find(device);
+    places->insert(referee_->HostOf(bound == physical_.end() ? device : bound->second));
+  }
   for (const Places& p : more) places->insert(p->begin(), p->end());
   return places;
 }
@@ -206,6 +209,35 @@ void Tenant::Drop(const std::vector<Value>& values) {
   client_.Send(std::move(request), Checked("dropping arrays", PlacesOf({}, {})));
 }
 
-void Tenant::Close() { client_.Disconnect(); }
+void Tenant::AddSlice(int count, bool exclusive, std::function<void(SliceId, std::vector<int32_t>)> done) {
+  resource::SliceRequest request;
+  request.count = count;
+  request.exclusive = exclusive;
+  client_.AddSlice(request, [this, exclusive, done = std::move(done)](const absl::StatusOr<session::SliceState>& state) {
+    if (!state.ok() || state->what != session::SliceState::What::kPlaced) {
+      Failed(state.ok() ? absl::StrCat("a slice, for ", state->text, ",") : "a slice", PlacesOf({}, {}), state.status());
+      return done(SliceId(), {});
+    }
+    std::vector<int32_t> devices;
+    for (size_t i = 0; i < state->devices.size(); ++i) {
+      devices.push_back(state->devices[i].v);
+      physical_[devices.back()] = state->physical[i].v;
+    }
+    slices_.insert(state->slice);
+    referee_->OnSlice(state->slice, state->physical, exclusive);
+    done(state->slice, std::move(devices));
+  });
+}
+
+void Tenant::ReleaseSlice(SliceId slice) {
+  slices_.erase(slice);
+  referee_->OnSliceReleased(slice);
+  client_.ReleaseSlice(slice);
+}
+
+void Tenant::Close() {
+  for (SliceId slice : std::exchange(slices_, {})) referee_->OnSliceReleased(slice);
+  client_.Disconnect();
+}
 
 }  // namespace pw::sim

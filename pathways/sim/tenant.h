@@ -8,12 +8,14 @@
 //   - a wrong value
 //   - an error in data that no lost host ever held
 //   - an error caused by a lost host that does not name it
+//   - two slices on one device, of which one is exclusive
 //   - a missing answer (found at the end by counting requests and answers)
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -59,6 +61,9 @@ class Tenant {
   // Reads and checks the value. `done` may be empty.
   void Read(const Value& value, std::function<void()> done);
   void Drop(const std::vector<Value>& values);
+  // Gets a slice of `count` devices; `exclusive`: no other slice may be there, which the referee checks.
+  void AddSlice(int count, bool exclusive, std::function<void(SliceId slice, std::vector<int32_t> devices)> done);
+  void ReleaseSlice(SliceId slice);
   void Close();
 
   // Returns the hosts of these devices, and all hosts in `more`.
@@ -77,6 +82,8 @@ class Tenant {
   Process* const process_;
   Referee* const referee_;
   Client client_;
+  std::map<int32_t, int32_t> physical_;  // of virtual devices
+  std::set<SliceId> slices_;
   uint64_t reads_ = 0;
   uint64_t errors_ = 0;
 };

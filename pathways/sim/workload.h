@@ -6,7 +6,8 @@
 //   - pipeline stages=4 batches=8 us=20: one program, with a computation on each of several hosts, the result passed on.
 //     With in_turn=1, each call waits until the previous one has ended.
 //   - mix operations=100 us=20 reopen=0: makes, computes with, copies, reads and drops arrays at random, on any hosts.
-//     With reopen=N, it opens a new session after every N operations, which sees hosts that have joined.
+//     With slices=N, it works on N virtual slices, of which it gives one back now and then, and takes another one; with exclusive=1, they are
+//     exclusive. With reopen=N, it opens a new session after every N operations, which sees hosts that have joined.
 //   - training steps=8 us=50: up to four replicas, on different islands if possible. Each sums the gradients of all.
 //   - exchange rounds=8 pairs=8 us=20: every round, copies arrays from random hosts to random hosts and computes with them there
 #pragma once

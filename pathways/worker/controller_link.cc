@@ -308,25 +308,30 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   patience_ = std::max(kPatience, absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9)));
   if (absl::Status status = ShowCertificate(welcome.certificate()); !status.ok()) return connection_->Close(status);
   std::optional<Holdings> holdings;
+  std::shared_ptr<Functions::Kept> python_processes;
   if (orphaned_ && welcome.kept_sessions_size() > 0) {
     std::set<SessionId> sessions;
     for (uint64_t session : welcome.kept_sessions()) sessions.insert(SessionId(session));
-    holdings = worker_->TakeHoldings(std::move(sessions));
+    holdings = worker_->TakeHoldings(sessions);
+    for (SessionId cut : holdings->cut) sessions.erase(cut);
+    python_processes = worker_->TakePythonProcesses(sessions);
   }
   DropWorker();
   incarnation_ = welcome.incarnation();
   epoch_ = welcome.epoch();
   controller_grace_ = absl::Seconds(std::clamp(welcome.controller_grace_seconds(), 0.0, 1e9));
   place_ = welcome.place();
-  MakeWorker(welcome, holdings.has_value() ? &*holdings : nullptr);
+  MakeWorker(welcome, holdings.has_value() ? &*holdings : nullptr, std::move(python_processes));
   if (kept_ != nullptr) ForgetAfterGrace();
 }
 
-void ControllerLink::MakeWorker(const v1::Welcome& welcome, Holdings* holdings) {
+void ControllerLink::MakeWorker(const v1::Welcome& welcome, Holdings* holdings,
+                                std::shared_ptr<Functions::Kept> python_processes) {
   Environment environment = environment_;
   environment.timers = timers_;
   environment.kept_programs = kept_;
   environment.holdings = holdings;
+  environment.python_processes = std::move(python_processes);
   stream_ = std::make_unique<net::ResumableLink>(connection_.get(), !key_.empty());
   if (stream_->resumable()) handler_->SetStream(stream_.get());
   worker_ = std::make_unique<Worker>(environment, stream_.get(), welcome);
@@ -468,6 +473,7 @@ void ControllerLink::BecomeOrphan(absl::string_view why, absl::Duration pause) {
   stream_->Abandon();
   DropConnection();
   orphaned_ = true;
+  worker_->BeginNoMoreCalls();
   orphaned_since_ = environment_.clock->Now();
   ForgetAfterGrace();
   Reconnect(pause);

@@ -14,11 +14,12 @@
 // controller's grace for hosts if that is longer.
 //
 // Orphans. The controller has ended if another one answers at its address, or if the connection cannot be made again, as that over a Unix
-// socket. Then the Worker is an orphan for the grace time: it keeps all it holds, its devices finish their launches, and nobody hears of
-// that. It says Hello to another controller only when they have finished, or half of the grace time is over: what has begun can then be told from
-// what has not, which that controller sends again. The Welcome replaces the orphan by a new Worker. This one gets the compiled programs, and the
-// arrays of the sessions that Welcome names (store/holdings.h); the others are freed. Device runtimes may still have
-// messages of launches that a controller has numbered which has ended, so the next one numbers from where Hello says.
+// socket. Then the Worker is an orphan for the grace time: it keeps all it holds, its devices finish their launches, its Python processes
+// the calls that have begun, and nobody hears of that. It says Hello to another controller only when they have finished, or half of the
+// grace time is over: what has begun can then be told from what has not, which that controller sends again. The Welcome replaces the orphan
+// by a new Worker. This one gets the compiled programs, and the arrays and Python processes of the sessions that Welcome names
+// (store/holdings.h, python/functions.h); the others are freed. Device runtimes may still have messages of launches that a controller has
+// numbered which has ended, so the next one numbers from where Hello says.
 //
 // The connection's own thread answers pings, so that a long step on the strand does not look like a dead worker. The controller
 // counts as lost after three heartbeat intervals of silence. A connection that can be made again is given up after three quarters
@@ -110,7 +111,7 @@ class ControllerLink {
   absl::Status Count(const pathways::v1::ToWorker& batch, size_t bytes);
   void HandleLinkCommand(const pathways::v1::Command& command);
   void Welcomed(const pathways::v1::Welcome& welcome);
-  void MakeWorker(const pathways::v1::Welcome& welcome, Holdings* holdings);
+  void MakeWorker(const pathways::v1::Welcome& welcome, Holdings* holdings, std::shared_ptr<Functions::Kept> python_processes);
   absl::Status ShowCertificate(const std::string& chain);
   void Watch(uint64_t connection, absl::Time due);
   void Lost(uint64_t connection, const absl::Status& reason);

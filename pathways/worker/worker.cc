@@ -89,10 +89,12 @@ Worker::Worker(const Environment& environment, net::FrameSink* sink, const v1::W
       aliases_(&context_, &arrays_),
       expectations_(&context_, &arrays_),
       host_calls_(&context_, environment.runtime, &lanes_),
-      functions_(&context_, &arrays_, environment.timers, environment.python,
-                 [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
-                   host_calls_.Call(request, std::move(done));
-                 }),
+      functions_(
+          &context_, &arrays_, environment.timers, environment.python,
+          [this](const device::HostCallRequest& request, std::function<void(device::HostCallReply)> done) {
+            host_calls_.Call(request, std::move(done));
+          },
+          environment.python_processes),
       stacks_({&context_, &host_calls_, &functions_, environment.timers, environment.python.threads, environment.native_stacks}),
       peers_(&context_, &host_memory_, environment.transport, environment.timers, PeerOptions(welcome)),
       loops_(MakeRunContext()),
@@ -346,7 +348,7 @@ void Worker::ReleaseOwner(SessionId session) {
 }
 
 std::set<SessionId> Worker::HeldSessions() const {
-  std::set<SessionId> sessions;
+  std::set<SessionId> sessions = functions_.WithProcesses();
   for (SessionId session : context_.had().sessions()) sessions.insert(session);
   arrays_.store().ForEachArray([&](ArrayId, SessionId session, const ShardRef&, const auto&) { sessions.insert(session); });
   return sessions;
@@ -354,10 +356,13 @@ std::set<SessionId> Worker::HeldSessions() const {
 
 Holdings Worker::TakeHoldings(std::set<SessionId> sessions) {
   Holdings holdings;
-  for (SessionId session : runner_.Computing()) {
-    if (sessions.erase(session) > 0) holdings.cut.insert(session);
+  for (const std::set<SessionId>& busy : {runner_.Computing(), functions_.Calling()}) {
+    for (SessionId session : busy) {
+      if (sessions.erase(session) > 0) holdings.cut.insert(session);
+    }
   }
   runner_.Unbegin();
+  functions_.Unbegin();
   holdings.ledger = arrays_.shared_ledger();
   TakeArrays(arrays_.store(), sessions, &holdings);
   holdings.had = std::move(context_.had());

@@ -73,6 +73,7 @@ struct Environment {
   std::shared_ptr<const CompileCache> compile_cache;
   KeptProgramsRef kept_programs = nullptr;  // of the Worker before; set by the link
   Holdings* holdings = nullptr;             // the same; null: it has left nothing. Read by the constructor
+  std::shared_ptr<Functions::Kept> python_processes = nullptr;  // the same
   net::Transport* transport = nullptr;
   PythonOptions python;
   int* next_launch_id = nullptr;  // counts launches over all Workers
@@ -117,10 +118,14 @@ class Worker {
   void ForgetKeptPrograms() { programs_.ForgetKept(); }
   // Returns the sessions of which it holds anything that may outlive the controller.
   std::set<SessionId> HeldSessions() const;
-  // Returns whether computations have begun on the devices and not ended.
-  bool computes() const { return !runner_.Computing().empty(); }
+  // Returns whether computations have begun on the devices, or calls of Python functions, and not ended.
+  bool computes() const { return !runner_.Computing().empty() || !functions_.Calling().empty(); }
+  // The controller has ended: no Python function is called any more.
+  void BeginNoMoreCalls() { functions_.Freeze(); }
   // Takes out what the next Worker keeps of these sessions. Called last, when the controller has ended.
   Holdings TakeHoldings(std::set<SessionId> sessions);
+  // Called after that.
+  std::shared_ptr<Functions::Kept> TakePythonProcesses(const std::set<SessionId>& sessions) { return functions_.Keep(sessions); }
   // Called before it is dropped because its controller has ended: no device may wait for other hosts any more.
   void Abandon(const absl::Status& why) { runner_.AbortLaunches(why); }
   uint64_t last_launch() const { return runner_.last_launch(); }

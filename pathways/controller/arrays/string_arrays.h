@@ -15,6 +15,8 @@ namespace pw::controller {
 struct StringCell {
   std::optional<Bytes> data;                                  // as the client sent it; nullopt: still on its way
   std::vector<std::weak_ptr<buffers::LogicalArray>> waiting;  // arrays that wait for the bytes, each for one completion
+  // Holds the request by which hosts make the strings: they keep their answer for another controller (SessionFunctions).
+  std::shared_ptr<void> request = nullptr;
 
   void Fill(absl::StatusOr<Bytes> bytes) {
     data = bytes.ok() ? *bytes : Bytes();

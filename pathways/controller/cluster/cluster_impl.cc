@@ -69,7 +69,8 @@ void ClusterImpl::MakeSessions() {
   sessions_ = std::make_unique<SessionRegistry>(fabric_.get(), context_->clock(), [weak = weak_from_this()](SessionId session) {
     if (auto self = weak.lock()) self->OnSessionEnded(session);
   });
-  former_sessions_ = std::make_unique<FormerSessions>(*context_, fabric_.get(), sessions_.get());
+  former_sessions_ =
+      std::make_unique<FormerSessions>(*context_, fabric_.get(), sessions_.get(), [this](bool held) { slices_->SetHeld(held); });
   slices_ = std::make_unique<Slices>(fabric_.get(), options_.virtual_devices, context_->timers(), &strand_,
                                      [this](SessionId session) { return sessions_->Find(session); });
   client_sessions_ = std::make_unique<ClientSessions>(
@@ -138,6 +139,14 @@ std::shared_ptr<const SpareDevices> ClusterImpl::Spares(SessionId session) {
   return spares;
 }
 
+void ClusterImpl::AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) {
+  former_sessions_->WhenBack([this, session, request, done = std::move(done)]() mutable {
+    if (sessions_->Find(session) == nullptr)
+      return context_->Answer(absl::StatusOr<SliceState>(absl::CancelledError("the session has ended")), std::move(done));
+    context_->Answer(AddSlice(session, request), std::move(done));
+  });
+}
+
 absl::Status ClusterImpl::OnHostEvent(HostId host, const Event& event, Bytes payload) {
   switch (event.kind_case()) {
     case Event::kHostCall:
@@ -191,6 +200,7 @@ void ClusterImpl::LoseHost(HostId host, const absl::Status& reason) {
 
 void ClusterImpl::OnSessionEnded(SessionId session) {
   slices_->EndSession(session);
+  fabric_->holdings().Forget(session);
   client_sessions_->OnEnded(session);
   trace_->DropProfile(session);
 }
@@ -214,6 +224,7 @@ void ClusterImpl::Tick() {
   housekeeping_->WatchHealth();
   observation_->Tick(slept, sessions_->All());
   client_sessions_->ApplyQuotas();
+  former_sessions_->OnTick();
   fabric_->gangs().recent().Tick(now);
   for (SessionImpl* session : sessions_->All()) session->OnTick(now, slept);
   for (LinkId link : silent) links_->OnSilent(link);

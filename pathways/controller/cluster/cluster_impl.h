@@ -95,8 +95,9 @@ class ClusterImpl final : public Cluster, private PeerLinks::Handler, public std
   void OnQuotasChanged() override { client_sessions_->ApplyQuotas(); }
   std::vector<session::UserUse> Use() override { return client_sessions_->Use(); }
   std::shared_ptr<const SpareDevices> Spares(SessionId session) override;
-  void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override {
-    context_->Answer(AddSlice(session, request), std::move(done));
+  void AddSlice(SessionId session, const resource::SliceRequest& request, ResultCallback<SliceState> done) override;
+  absl::Status RestoreSlices(SessionId session, const session::RestoredSlices& slices) override {
+    return slices_->Restore(session, slices);
   }
   void AwaitSlice(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done) override {
     slices_->Await(session, slice, limit, std::move(done));

@@ -13,7 +13,8 @@ SessionImpl::SessionImpl(SessionId id, session::NewSession about, Fabric* fabric
     : about_(std::move(about)),
       on_end_(std::move(on_end)),
       context_(id, fabric),
-      restorer_(&context_),
+      restorer_(&context_, [this](const std::vector<DeviceId>& devices,
+                                  const absl::Status& why) { return executable_table_.AddUnusable(devices, why)->handle; }),
       lanes_(id, fabric,
              [this](Handle array, session::LaneFetch fetch, ResultCallback<session::FetchedArray> done) {
                reader_.FetchByLane(array, fetch, std::move(done));
@@ -68,6 +69,7 @@ void SessionImpl::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, 
 
 void SessionImpl::OnTick(absl::Time now, bool slept) {
   publications_->OnTick(now);
+  functions_.OnTick(now);
   host_buffers_.OnTick(now, slept || mover_.suspended());
 }
 

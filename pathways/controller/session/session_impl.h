@@ -11,7 +11,7 @@
 //   - publications/: SessionPublications (arrays for other sessions)
 //   - runs/: JitCalls (the hot path), SessionPrograms (programs of many nodes)
 //   - moves/: SeatLoader (hosts that take lost hosts' seats), SessionMover (slices that move, clients that are suspended)
-// SessionLanes, which is above ArrayReader, reads arrays by a callback.
+// SessionLanes, which is above ArrayReader, reads arrays by a callback; SessionRestorer adds executables by one.
 //
 // The client's callbacks run in tasks of their own, never inside the call (Session). Work in flight copies the state that it
 // needs or holds `alive` of the context. Waiting requests end with CANCELLED in the destructor. Strand-confined.
@@ -76,6 +76,8 @@ class SessionImpl final : public Session {
   void OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error);
   // Moves the client's virtual devices, suspends and resumes the client.
   SessionMover& mover() { return mover_; }
+  // Tells the client, once a slice has moved.
+  void OnSliceMoved(const session::SliceState& slice) { lanes_.TellMoved(slice); }
   // Fails all computations with this error from now on, until it is called with OK.
   void RefuseComputations(absl::Status refusal) { context_.set_refusal(std::move(refusal)); }
 

@@ -12,9 +12,8 @@ namespace {
 
 using resource::Slice;
 
-// Device ids reserved for each pool; few enough that the pools of all open sessions fit. Half of them are scratch ids (SessionMover).
-constexpr int kPoolIds = 1 << 16;
-constexpr size_t kLargestPool = kPoolIds / 2;
+// The first slot of pools that are made before the sessions of the controller before are back with theirs.
+constexpr int kFirstSlotWhileHeld = 1 << 14;
 constexpr int kSmallestPool = 64;
 constexpr int kMostBeyondTheCluster = 4096;
 
@@ -66,6 +65,7 @@ std::unique_ptr<Slices::Pool> Slices::MakePool() const {
   auto pool = std::make_unique<Pool>();
   std::set<int> taken;
   for (const auto& [session, other] : pools_) taken.insert(other->slot);
+  if (held_) pool->slot = kFirstSlotWhileHeld;
   while (taken.contains(pool->slot)) ++pool->slot;
   pool->first = DeviceId(resource::kFirstVirtualDevice.v + pool->slot * kPoolIds);
   const resource::Topology& topology = fabric_->topology();
@@ -91,12 +91,13 @@ std::unique_ptr<Slices::Pool> Slices::MakePool() const {
 
 Slices::Pool& Slices::PoolOf(SessionId session) {
   auto it = pools_.find(session);
-  if (it == pools_.end()) {
-    it = pools_.insert({session, MakePool()}).first;
-    const Pool& pool = *it->second;
-    if (SessionImpl* of = find_session_(session)) of->SetVirtualDevices(pool.first, static_cast<int>(pool.spares.size()));
-  }
-  return *it->second;
+  return it == pools_.end() ? AddPool(session, MakePool()) : *it->second;
+}
+
+Slices::Pool& Slices::AddPool(SessionId session, std::unique_ptr<Pool> made) {
+  Pool& pool = *pools_.insert_or_assign(session, std::move(made)).first->second;
+  if (SessionImpl* of = find_session_(session)) of->SetVirtualDevices(pool.first, static_cast<int>(pool.spares.size()));
+  return pool;
 }
 
 std::shared_ptr<const SpareDevices> Slices::Spares(SessionId session) { return PoolOf(session).shown; }
@@ -188,6 +189,19 @@ void Slices::Learn(const resource::Outcomes& outcomes) {
   }
 }
 
+// A restored slice has no known island until one of its hosts is back.
+std::string Slices::IslandOf(const Slice& slice) const {
+  const resource::Island* const island = fabric_->topology().FindIsland(slice.island);
+  return island == nullptr ? "" : island->name;
+}
+
+void Slices::TellMoved(SliceId id) const {
+  const Slice* const slice = table_.Find(id);
+  SessionImpl* const of = slice == nullptr ? nullptr : find_session_(slice->owner);
+  if (of == nullptr) return;
+  if (const absl::StatusOr<SliceState> state = StateOf(slice->owner, id); state.ok()) of->OnSliceMoved(*state);
+}
+
 absl::StatusOr<SliceState> Slices::StateOf(SessionId session, SliceId id) const {
   SliceState state;
   state.slice = id;
@@ -195,7 +209,7 @@ absl::StatusOr<SliceState> Slices::StateOf(SessionId session, SliceId id) const 
     state.what = SliceState::What::kPlaced;
     state.devices = bound_.at(id);
     state.physical = slice->devices;
-    state.island = fabric_->topology().FindIsland(slice->island)->name;
+    state.island = IslandOf(*slice);
     state.epoch = slice->epoch;
     for (DeviceId device : slice->devices) {
       const resource::Device* there = fabric_->topology().FindDevice(device);
@@ -292,7 +306,10 @@ void Slices::TopologyChanged() {
 void Slices::BindAgain(const Slice& slice, const std::vector<DeviceId>& devices) {
   for (size_t i = 0; i < slice.devices.size(); ++i) {
     const resource::Topology& topology = fabric_->topology();
-    if (topology.FindDevice(devices[i]) != nullptr || topology.FindDevice(slice.devices[i]) == nullptr) continue;
+    const resource::Device* const there = topology.FindDevice(slice.devices[i]);
+    if (topology.FindDevice(devices[i]) != nullptr || there == nullptr) continue;
+    // Not so if the host of a restored slice has not come back, and another one has got its number.
+    if (there->island != slice.island || there->description.kind != SpareOf(PoolOf(slice.owner), devices[i]).kind) continue;
     fabric_->topology().Bind(devices[i], slice.devices[i]);
     fabric_->devices().ForgetGone(devices[i], 1);
   }
@@ -305,8 +322,8 @@ std::vector<SliceStatus> Slices::Status() const {
                    slice.broken            ? "broken"
                    : slice.devices.empty() ? "suspended"
                                            : "placed",
-                   slice.request.count, slice.request.exclusive, fabric_->topology().FindIsland(slice.island)->name,
-                   bound_.at(id), slice.devices, slice.epoch, 0, ""});
+                   slice.request.count, slice.request.exclusive, IslandOf(slice), bound_.at(id), slice.devices, slice.epoch, 0,
+                   ""});
   }
   for (const auto& [id, waiting] : waiting_) {
     const auto later = std::get<resource::MustWait>(table_.StateOf(id));

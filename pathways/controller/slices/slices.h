@@ -8,6 +8,10 @@
 // A slice gets ids that were never used before, as long as the pool has some. A program that uses devices of a released slice by
 // mistake then gets an error.
 //
+// Controllers that return. A session of the controller before gets its virtual devices back under their ids, and its slices on the same
+// physical devices, where its arrays are (slices_restore.cc). Until all such sessions are back, the pools of new sessions have ids far from
+// theirs, and no slice is placed or moved (SetHeld).
+//
 // Invariants:
 //   SL-1  a virtual device is bound exactly while a slice has it and its host is present, to the physical device that the table
 //         names. The table names no devices for the slices of a suspended client: a virtual device then stays bound to the last
@@ -35,6 +39,7 @@
 #include "pathways/controller/session/session_impl.h"
 #include "pathways/controller/status_report.h"
 #include "pathways/resource/slice_table.h"
+#include "pathways/session/restored_slices.h"
 
 namespace pw::controller {
 
@@ -49,6 +54,9 @@ class Slices {
   absl::StatusOr<SliceState> Add(SessionId session, const resource::SliceRequest& request);
   void Await(SessionId session, SliceId slice, absl::Duration limit, ResultCallback<SliceState> done);
   absl::Status Release(SessionId session, SliceId slice);
+  // Makes the virtual devices and slices of a session of the controller before, which has none yet. UNAVAILABLE: they are somebody else's now.
+  absl::Status Restore(SessionId session, const session::RestoredSlices& slices);
+  void SetHeld(bool held);
 
   // Places no new slices on the host with that name, and moves its slices elsewhere; `done` runs when their arrays have arrived.
   // With `undo` the host takes slices again.
@@ -75,6 +83,9 @@ class Slices {
     bool used = false;
     bool bound = false;
   };
+  // Device ids reserved for each pool; few enough that the pools of all open sessions fit. Half of them are scratch ids (SessionMover).
+  static constexpr int kPoolIds = 1 << 16;
+  static constexpr size_t kLargestPool = kPoolIds / 2;
   struct Pool {
     int slot = 0;
     DeviceId first;
@@ -99,7 +110,16 @@ class Slices {
   void FinishMove(SessionId session, const std::vector<SliceId>& slices, const DeviceMapping& to, absl::Status status,
                   const std::shared_ptr<Drainage>& drainage);
 
+  // -- slices_restore.cc
+  absl::Status RestorePool(SessionId session, const session::RestoredSlices& slices);
+  absl::Status RestoreOne(SessionId session, const session::RestoredSlices::Slice& slice);
+  absl::Status RestorePlaced(SessionId session, const session::RestoredSlices::Slice& slice);
+
   Pool& PoolOf(SessionId session);
+  Pool& AddPool(SessionId session, std::unique_ptr<Pool> pool);
+  // Tells the client where its slice is now.
+  void TellMoved(SliceId slice) const;
+  std::string IslandOf(const resource::Slice& slice) const;
   std::unique_ptr<Pool> MakePool() const;
   int PoolSize(size_t devices) const;
   Spare& SpareOf(Pool& pool, DeviceId device) { return pool.spares[device.v - pool.first.v]; }
@@ -119,6 +139,7 @@ class Slices {
   Timers* const timers_;
   Executor* const strand_;
   const std::function<SessionImpl*(SessionId)> find_session_;
+  bool held_ = false;
   resource::SliceTable table_;
   std::map<SessionId, std::unique_ptr<Pool>> pools_;
   std::map<SliceId, std::vector<DeviceId>> bound_;  // the virtual devices of each placed slice

@@ -102,6 +102,7 @@ void Slices::FinishMove(SessionId session, const std::vector<SliceId>& slices, c
     drainage->report.moved.push_back(id);
     PW_LOG_INFO << ToString(id) << " of client " << session.v << " moves off host '" << drainage->report.host << "'";
     Learn(table_.EndMove(id));
+    TellMoved(id);
   }
   buffers::WhenAllSettled(arrays, [drainage](const absl::Status&) { drainage->Leave(); });
 }

@@ -84,7 +84,10 @@ void Slices::FinishResume(SessionId session, const DeviceMapping& to, absl::Stat
   const auto arrays = of->mover().Move(to);
   Pool& pool = PoolOf(session);
   for (const auto& [device, physical] : to) SpareOf(pool, device).physical = physical;
-  for (SliceId slice : slices) Learn(table_.EndMove(slice));
+  for (SliceId slice : slices) {
+    Learn(table_.EndMove(slice));
+    TellMoved(slice);
+  }
   of->mover().Resume();
   WhenThere(arrays, std::move(done));
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "pathways/sim/workloads.h"
 
@@ -19,6 +20,8 @@ class Mix final : public Workload {
       : Workload(context, spec),
         operations_(Number("operations", 100)),
         copies_(Number("copies", 1) != 0),
+        slices_wanted_(Number("slices", 0)),
+        exclusive_(Number("exclusive", 0) != 0),
         reopen_(Number("reopen", 0)),
         until_reopen_(reopen_) {}
 
@@ -26,19 +29,52 @@ class Mix final : public Workload {
   void Go() override {
     arrays_.clear();
     executables_.clear();
+    slices_.clear();
+    if (slices_wanted_ > 0) return TakeSlices();
     // Two computations on each of a few hosts, with one and with two arguments.
     const size_t hosts_used = std::min<size_t>(4, hosts().size());
     compiling_ = static_cast<int>(hosts_used) * 2;
     for (size_t i = 0; i < hosts_used; ++i) {
       std::vector<int32_t> devices = hosts()[AnyHost()];
       devices.resize(1 + world().Below(devices.size()));
-      for (int args : {1, 2}) {
-        tenant().Compile(devices, args, static_cast<int>(Number("us", 20)), [this](Executable e) {
-          if (e.usable) executables_.push_back(std::move(e));
-          if (--compiling_ == 0) Burst();
-        });
-      }
+      CompileFor(devices);
     }
+  }
+  void CompileFor(const std::vector<int32_t>& devices) {
+    for (int args : {1, 2}) {
+      tenant().Compile(devices, args, static_cast<int>(Number("us", 20)), [this](Executable e) {
+        if (e.usable) executables_.push_back(std::move(e));
+        if (--compiling_ == 0) Burst();
+      });
+    }
+  }
+
+  // Takes slices until there are as many as wanted, and compiles for each.
+  void TakeSlices() {
+    compiling_ = static_cast<int>(slices_wanted_ - static_cast<int64_t>(slices_.size())) * 2;
+    for (int left = compiling_ / 2; left > 0; --left) {
+      tenant().AddSlice(1, exclusive_, [this](SliceId slice, const std::vector<int32_t>& devices) {
+        if (devices.empty()) return Finish();
+        slices_.emplace_back(slice, devices);
+        CompileFor(devices);
+      });
+    }
+  }
+  // Gives a slice back, with all that is on its devices, and takes another one.
+  void ChangeSlice() {
+    const size_t i = world().Below(slices_.size());
+    const std::vector<int32_t> devices = slices_[i].second;
+    tenant().ReleaseSlice(slices_[i].first);
+    slices_.erase(slices_.begin() + static_cast<std::ptrdiff_t>(i));
+    std::vector<Value> gone;
+    std::erase_if(arrays_, [&](const Value& value) {
+      if (value.devices != devices) return false;
+      gone.push_back(value);
+      return true;
+    });
+    std::erase_if(executables_, [&](const Executable& e) { return e.devices == devices; });
+    if (!gone.empty()) tenant().Drop(gone);
+    TakeSlices();
   }
 
   void Burst() {
@@ -62,6 +98,7 @@ class Mix final : public Workload {
     }
   }
   void Continue(bool reopen) {
+    if (!reopen && !slices_.empty() && world().Below(8) == 0) return ChangeSlice();
     if (!reopen) return Burst();
     until_reopen_ = reopen_;
     Reopen();
@@ -119,6 +156,9 @@ class Mix final : public Workload {
 
   int64_t operations_;
   const bool copies_;  // between executables' devices
+  const int64_t slices_wanted_;
+  const bool exclusive_;
+  std::vector<std::pair<SliceId, std::vector<int32_t>>> slices_;
   const int64_t reopen_;
   int64_t until_reopen_;
   int compiling_ = 0;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -33,6 +34,8 @@ struct PythonFunction {
   ExecutableId id;
   SessionId session;
   HostPart part;
+  uint64_t number = 0;  // by which its process knows it, under whichever controller
+  std::string content;  // a hash of what was loaded
 };
 using PythonFunctionRef = std::shared_ptr<PythonFunction>;
 
@@ -48,6 +51,8 @@ struct PythonCall {
   bool turn = false;
   bool held = false;                             // its task waits for the turn
   bool watched = false;                          // a timer runs for its limit of time
+  bool begun = false;                            // its arguments are copied, or it is with the process
+  std::vector<std::pair<ArrayId, int>> names;    // of `args`: array and shard
   std::vector<ShardRef> args;                    // the host's shards of each argument; null for strings; empty once copied
   std::vector<Bytes> texts;                      // the strings of each entry of `args`
   std::vector<ShardRef> results;                 // the host's shards of each result; null for strings

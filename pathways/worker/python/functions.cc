@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "pathways/base/sha256.h"
 #include "pathways/base/sorted_keys.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/program/program.h"
@@ -51,17 +52,94 @@ struct Functions::Client {
 
   SessionPython python;
   std::map<uint64_t, Stream> streams;  // by number; none is empty
+  // The functions that the process has loaded for the Worker before, by content, until they are compiled again.
+  std::multimap<std::string, uint64_t> loaded = {};
 };
 
-Functions::Functions(WorkerContext* context, DeviceArrays* arrays, Timers* timers, PythonOptions options, ToClient to_client)
+struct Functions::Kept {
+  std::unique_ptr<net::FileListener> files;  // to which the processes have connected
+  std::unique_ptr<net::SharedMemoryFactory> memory;
+  uint64_t next_call = 1, next_function = 1;
+  std::map<SessionId, std::unique_ptr<Client>> clients;  // ends before the others
+};
+
+Functions::Functions(WorkerContext* context, DeviceArrays* arrays, Timers* timers, PythonOptions options, ToClient to_client,
+                     std::shared_ptr<Kept> kept)
     : context_(context),
       arrays_(arrays),
       timers_(timers),
       options_(std::move(options)),
       to_client_(std::move(to_client)),
-      memory_(kMostMemories) {}
+      memory_(std::make_unique<net::SharedMemoryFactory>(kMostMemories)) {
+  if (kept != nullptr) TakeOver(*kept);
+}
 
-Functions::~Functions() { alive_ = nullptr; }
+Functions::~Functions() {
+  alive_ = nullptr;
+  clients_.clear();  // before the listener and the memory that they use
+}
+
+void Functions::TakeOver(Kept& kept) {
+  files_ = std::move(kept.files);
+  memory_ = std::move(kept.memory);
+  next_call_ = kept.next_call;
+  next_function_ = kept.next_function;
+  clients_ = std::move(kept.clients);
+  for (auto& [session, client] : clients_) client->python.TakeOver(ForSessions());
+}
+
+std::shared_ptr<Functions::Kept> Functions::Keep(const std::set<SessionId>& sessions) {
+  auto kept = std::make_shared<Kept>();
+  for (SessionId session : sessions) {
+    auto node = clients_.extract(session);
+    if (node.empty() || !node.mapped()->python.has_process()) continue;
+    Client& client = *node.mapped();
+    client.python.Leave();
+    client.loaded.clear();
+    for (const auto& [id, function] : functions_) {
+      if (function->session == session) client.loaded.emplace(function->content, function->number);
+    }
+    client.streams.clear();  // of calls that have not begun
+    kept->clients.emplace(session, std::move(node.mapped()));
+  }
+  if (kept->clients.empty()) return nullptr;
+  clients_.clear();
+  kept->files = std::move(files_);
+  kept->memory = std::move(memory_);
+  kept->next_call = next_call_;
+  kept->next_function = next_function_;
+  return kept;
+}
+
+std::set<SessionId> Functions::Calling() const {
+  std::set<SessionId> sessions;
+  for (const auto& [session, calls] : begun_) sessions.insert(session);
+  return sessions;
+}
+
+std::set<SessionId> Functions::WithProcesses() const {
+  std::set<SessionId> sessions;
+  for (const auto& [session, client] : clients_) {
+    if (client->python.has_process()) sessions.insert(session);
+  }
+  return sessions;
+}
+
+void Functions::Unbegin() {
+  ObjectStore& store = arrays_->store();
+  for (const auto& [session, client] : clients_) {
+    for (const auto& [number, stream] : client->streams) {
+      for (const PythonCallRef& call : stream.calls) {
+        for (size_t i = 0; i < call->args.size() && !call->begun; ++i) {
+          const ShardRef& arg = call->args[i];
+          const auto& [id, shard] = call->names[i];
+          if (arg != nullptr && arg->settled() && !arg->failed() && store.Find(id, shard) == nullptr)
+            store.Bind(id, shard, arg, session);
+        }
+      }
+    }
+  }
+}
 
 absl::Status Functions::CheckAllowed() {
   if (options_.python.empty()) {
@@ -102,7 +180,7 @@ SessionPython::Environment Functions::ForSessions() {
           &arrays_->memory(),
           &options_,
           files_.get(),
-          &memory_,
+          memory_.get(),
           to_client_,
           [this](SessionId session) { return CheckQuota(session); },
           [this](const PythonCallRef& call, absl::StatusOr<std::vector<Bytes>> results) {
@@ -122,8 +200,14 @@ void Functions::Compile(const v1::Compile& command, const Bytes& payload) {
   if (status.ok()) status = CheckAllowed();
   if (status.ok() && context_->ended(session)) status = absl::CancelledError("the client has gone");
   if (!status.ok()) return Answer(command.executable(), "", status);
-  const PythonFunctionRef function(new PythonFunction{id, session, *std::move(part)}, [this, alive = std::weak_ptr<bool>(alive_)](
-                                                                                          PythonFunction* f) {
+  MakeFunction(command, *std::move(part), Sha256(payload.view()));
+}
+
+void Functions::MakeFunction(const v1::Compile& command, HostPart part, std::string content) {
+  const ExecutableId id(command.executable());
+  const SessionId session(command.session());
+  const PythonFunctionRef function(new PythonFunction{id, session, std::move(part)}, [this, alive = std::weak_ptr<bool>(alive_)](
+                                                                                         PythonFunction* f) {
     if (auto client = alive.expired() ? clients_.end() : clients_.find(f->session); !alive.expired() && client != clients_.end())
       client->second->python.Unload(*f);
     delete f;
@@ -131,6 +215,9 @@ void Functions::Compile(const v1::Compile& command, const Bytes& payload) {
   functions_[id] = function;
   std::unique_ptr<Client>& client = clients_[session];
   if (client == nullptr) client = std::make_unique<Client>(ForSessions(), session, command.function_hosts());
+  auto loaded = client->loaded.extract(content);
+  function->number = loaded.empty() ? next_function_++ : loaded.mapped();
+  function->content = std::move(content);
   client->python.Load(*function, [this, id, name = function->part.name](const absl::Status& loaded) {
     if (!loaded.ok()) functions_.erase(id);
     Answer(id.v, name, loaded);
@@ -171,9 +258,11 @@ void Functions::Execute(const v1::Execute& command) {
   }
   for (size_t k = 0; k < part.inputs.size(); ++k) {
     const bool text = part.inputs[k].dtype == buffers::DType::kString;
-    for (const LocalShard& shard : part.inputs[k].shards)
-      call->args.push_back(text ? nullptr
-                                : arrays_->store().FindOrFailed(ArrayId(command.args(static_cast<int>(k))), shard.index));
+    const ArrayId array(command.args(static_cast<int>(k)));
+    for (const LocalShard& shard : part.inputs[k].shards) {
+      call->names.emplace_back(array, shard.index);
+      call->args.push_back(text ? nullptr : arrays_->store().FindOrFailed(array, shard.index));
+    }
   }
   call->texts.resize(call->args.size());
   call->status = TakeTexts(part, command, &call->texts);
@@ -234,10 +323,12 @@ absl::Status Functions::Copy(const PythonCallRef& call) {
     }
   }
   PW_ASSIGN_OR_RETURN(call->message,
-                      OutgoingMessage::Create(absl::StrCat("{\"call\":", call->number, ",\"function\":", call->function->id.v,
+                      OutgoingMessage::Create(absl::StrCat("{\"call\":", call->number, ",\"function\":", call->function->number,
                                                            ",\"stream\":\"", call->stream, "\""),
-                                              sizes, &memory_));
+                                              sizes, memory_.get()));
   call->state = PythonCall::State::kCopying;
+  call->begun = true;
+  ++begun_[call->function->session];
   call->left = 1 + sizes.size();
   for (size_t i = 0; i < sizes.size(); ++i) {
     const ShardRef shard = call->args[i];
@@ -281,7 +372,7 @@ void Functions::Advance(SessionId session, uint64_t number) {
   stream.again = true;
   if (std::exchange(stream.advancing, true)) return;  // called from inside the loop below
   while (std::exchange(stream.again, false)) {
-    for (size_t i = 0; i < stream.calls.size() && i < kAhead && !stream.again; ++i) {
+    for (size_t i = 0; !frozen_ && i < stream.calls.size() && i < kAhead && !stream.again; ++i) {
       const PythonCallRef call = stream.calls[i];
       call->turn = true;
       if (std::exchange(call->held, false)) arrays_->hazards().Release(call->task);
@@ -336,9 +427,16 @@ void Functions::Placed(const PythonCallRef& call, const absl::Status& status) {
   call->status.Update(status);
   if (--call->left > 0) return;
   call->results.clear();
-  context_->outbox().Done(call->op, call->status);
+  End(call, call->status);
   context_->recorder().Span(trace::Kind::kHost, "functions", call->function->part.name, call->sent,
                             {.flow = call->op, .session = call->function->session.v});
+}
+
+void Functions::End(const PythonCallRef& call, const absl::Status& status) {
+  context_->outbox().Done(call->op, status);
+  if (!std::exchange(call->begun, false)) return;
+  const auto begun = begun_.find(call->function->session);
+  if (--begun->second == 0) begun_.erase(begun);
 }
 
 // Fails a call with an error that begins here, not with that of an input.
@@ -354,7 +452,7 @@ void Functions::Fail(const PythonCallRef& call, const absl::Status& error) {
   for (const std::optional<uint64_t>& query : call->queries) {
     if (query.has_value()) AnswerString(*query, error);
   }
-  context_->outbox().Done(call->op, error);
+  End(call, error);
   call->args.clear();
   call->results.clear();
   Leave(call);

@@ -36,27 +36,29 @@ absl::Status SessionPython::EnsureLoaded(const PythonFunction& function) {
                                         PythonProcess::Environment{environment_.strand, options.threads, environment_.files},
                                         static_cast<PythonProcess::Owner*>(this));
   }
-  if (loaded_.contains(function.id)) return absl::OkStatus();
+  if (loaded_.contains(function.number)) return absl::OkStatus();
   const std::string& text = function.part.text;
-  PW_ASSIGN_OR_RETURN(OutgoingMessage message, OutgoingMessage::Create(LoadHeader(function.id.v, function.part),
+  PW_ASSIGN_OR_RETURN(OutgoingMessage message, OutgoingMessage::Create(LoadHeader(function.number, function.part),
                                                                        {static_cast<int64_t>(text.size())}, environment_.memory));
   std::copy(text.begin(), text.end(), message.part(0));
   process_->Send(std::move(message));
-  loaded_.insert(function.id);
+  loaded_.insert(function.number);
   return absl::OkStatus();
 }
 
 void SessionPython::Load(const PythonFunction& function, Loaded loaded) {
+  if (std::exchange(output_held_, false)) PassOutput();
   if (absl::Status status = EnsureLoaded(function); !status.ok()) return std::move(loaded)(status);
-  loading_[function.id].emplace_back(function.part.name, std::move(loaded));
+  if (ready_.contains(function.number)) return std::move(loaded)(absl::OkStatus());
+  loading_[function.number].emplace_back(function.part.name, std::move(loaded));
 }
 
 void SessionPython::Unload(const PythonFunction& function) {
-  seconds_.erase(function.id);
-  ready_.erase(function.id);
-  if (process_ == nullptr || loaded_.erase(function.id) == 0) return;
+  seconds_.erase(function.number);
+  ready_.erase(function.number);
+  if (process_ == nullptr || loaded_.erase(function.number) == 0) return;
   absl::StatusOr<OutgoingMessage> message =
-      OutgoingMessage::Create(absl::StrCat("{\"drop\":", function.id.v), {}, environment_.memory);
+      OutgoingMessage::Create(absl::StrCat("{\"drop\":", function.number), {}, environment_.memory);
   if (message.ok()) process_->Send(*std::move(message));
 }
 
@@ -70,9 +72,9 @@ void SessionPython::Send(const PythonCallRef& call) {
   WatchCalls();
 }
 
-SessionPython::Limit SessionPython::LimitOf(ExecutableId function) const {
+SessionPython::Limit SessionPython::LimitOf(const PythonFunction& function) const {
   const double operators = environment_.options->rights.seconds;
-  const auto found = seconds_.find(function);
+  const auto found = seconds_.find(function.number);
   const double programs = found == seconds_.end() ? 0 : found->second;
   if (programs > 0 && (operators <= 0 || programs <= operators))
     return {absl::Seconds(programs), "PATHWAYS_FUNCTION_SECONDS of the program"};
@@ -85,8 +87,8 @@ void SessionPython::WatchCalls() {
   if (environment_.timers == nullptr) return;
   absl::flat_hash_set<uint64_t> streams;
   for (const auto& [number, call] : running_) {  // calls of a stream are sent in the order of their numbers
-    if (!streams.insert(call->stream).second || call->watched || !ready_.contains(call->function->id)) continue;
-    if (const Limit limit = LimitOf(call->function->id); limit.time < absl::InfiniteDuration()) Watch(call, limit);
+    if (!streams.insert(call->stream).second || call->watched || !ready_.contains(call->function->number)) continue;
+    if (const Limit limit = LimitOf(*call->function); limit.time < absl::InfiniteDuration()) Watch(call, limit);
   }
 }
 
@@ -123,12 +125,12 @@ std::string SessionPython::NameWithPid() const {
 void SessionPython::OnMessage(PythonMessage message) {
   if (process_ != nullptr) pid_ = process_->pid();
   if (message.kind == PythonMessage::Kind::kLoaded) {
-    if (message.status.ok() && loaded_.contains(ExecutableId(message.number))) {
-      ready_.insert(ExecutableId(message.number));
-      if (message.seconds > 0) seconds_[ExecutableId(message.number)] = message.seconds;
+    if (message.status.ok() && loaded_.contains(message.number)) {
+      ready_.insert(message.number);
+      if (message.seconds > 0) seconds_[message.number] = message.seconds;
       WatchCalls();
     }
-    auto found = loading_.find(ExecutableId(message.number));
+    auto found = loading_.find(message.number);
     if (found == loading_.end()) return;
     auto waiting = std::move(found->second);
     loading_.erase(found);
@@ -181,6 +183,18 @@ void SessionPython::Abandon(const absl::Status& why) {
   FailAll([&](bool, const std::string&) { return why; });
 }
 
+void SessionPython::Leave() {
+  loading_.clear();
+  for (auto& [number, done] : std::exchange(asked_, {}))
+    done(absl::UnavailableError("the controller that wanted to know it has ended"));
+}
+
+void SessionPython::TakeOver(const Environment& environment) {
+  environment_ = environment;
+  passing_ = false;  // the piece that was on its way has arrived, or is lost
+  output_held_ = true;
+}
+
 // Calls that have not been handed over go to the next process.
 void SessionPython::OnEnded(const std::string& how) {
   const std::string process = NameWithPid();
@@ -200,7 +214,7 @@ void SessionPython::OnOutput(absl::string_view text) {
 }
 
 void SessionPython::PassOutput() {
-  if (passing_ || output_.empty()) return;
+  if (passing_ || output_held_ || output_.empty()) return;
   std::string text = output_.substr(0, kOutputPiece);
   output_.erase(0, text.size());
   if (output_.empty() && output_lost_ > 0)

@@ -8,6 +8,8 @@
 // The process's output goes to the client, a piece at a time. If the client is slow, output beyond a limit is dropped, and a line
 // says how much. If the client cannot take the output, the worker's log gets it.
 //
+// When the controller has ended, the next Worker may take it over with its process (Leave, then TakeOver).
+//
 // Invariants:
 //   SY-1  each Load and each call of Send is answered once, unless this is destroyed first
 // Lives on the worker's strand.
@@ -79,6 +81,10 @@ class SessionPython final : private PythonProcess::Owner {
   bool has_process() const { return process_ != nullptr; }
   // Ends the process, and fails its loads and calls.
   void Abandon(const absl::Status& why);
+  // Forgets what the Worker wants to know, which is dropped. REQUIRES: no call of Send is unanswered.
+  void Leave();
+  // Goes on with another Worker.
+  void TakeOver(const Environment& environment);
 
  private:
   static constexpr uint64_t kFirstQuestion = uint64_t{1} << 52;  // no call has such a number
@@ -92,7 +98,7 @@ class SessionPython final : private PythonProcess::Owner {
     absl::Duration time = absl::InfiniteDuration();
     const char* setting = "";  // by which it is set
   };
-  Limit LimitOf(ExecutableId function) const;
+  Limit LimitOf(const PythonFunction& function) const;
   void WatchCalls();
   void Watch(const PythonCallRef& call, const Limit& limit);
   void OnLate(uint64_t number, const Limit& limit);
@@ -101,21 +107,22 @@ class SessionPython final : private PythonProcess::Owner {
   void PassOutput();
   void OutputPassed(const std::string& text, const absl::Status& status);
 
-  const Environment environment_;
+  Environment environment_;
   const SessionId session_;
   const pathways::v1::FunctionHosts hosts_;
   std::unique_ptr<PythonProcess> process_;    // null: there is none now
   int pid_ = 0;                               // the process's, once it has sent something
-  absl::flat_hash_set<ExecutableId> loaded_;  // the functions that it has been sent
-  absl::flat_hash_set<ExecutableId> ready_;   // those that it has loaded
-  std::map<ExecutableId, double> seconds_;    // the program's limits of calls, of all functions that any process has loaded
-  std::map<ExecutableId, std::vector<std::pair<std::string, Loaded>>> loading_;
+  absl::flat_hash_set<uint64_t> loaded_;      // the functions that it has been sent, by their numbers
+  absl::flat_hash_set<uint64_t> ready_;       // those that it has loaded
+  std::map<uint64_t, double> seconds_;        // the program's limits of calls, of all functions that any process has loaded
+  std::map<uint64_t, std::vector<std::pair<std::string, Loaded>>> loading_;
   std::map<uint64_t, PythonCallRef> running_;
   uint64_t next_question_ = kFirstQuestion;
   std::map<uint64_t, std::function<void(absl::StatusOr<std::string>)>> asked_;  // for stacks, by number
   std::string output_;
   size_t output_lost_ = 0;
-  bool passing_ = false;  // the client has not taken the last piece yet
+  bool passing_ = false;      // the client has not taken the last piece yet
+  bool output_held_ = false;  // until the next controller has the session
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

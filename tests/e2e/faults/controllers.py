@@ -57,15 +57,10 @@ print(read.hexdigest(), flush=True)
 NOT_RESTORABLE = """
 import sys
 import jax, numpy as np
-from jax.experimental import colocated_python
+import pathways as pw
 
-@colocated_python.colocated_python
-def f(v):
-    return v + 1
-
-cpus = colocated_python.colocated_cpu_devices(jax.devices()[:1])
-print(np.asarray(f(jax.device_put(np.arange(4.0, dtype=np.float32), cpus[0]))).tolist(), flush=True)
 x = jax.device_put(np.arange(4.0, dtype=np.float32))
+pw.publish("weights", x)
 x.block_until_ready()
 print("ready", flush=True)
 sys.stdin.readline()

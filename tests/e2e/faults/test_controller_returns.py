@@ -39,6 +39,84 @@ for line in sys.stdin:
     print(float(np.asarray(x).sum()), flush=True)
 """
 
+# Trains on two exclusive devices, and now and then takes a slice beside them, computes there, and gives it back. Prints a hash of all that it has read
+# every 10 steps, and at the end where its devices are.
+SLICES = """
+import hashlib, sys
+import jax, jax.numpy as jnp, numpy as np
+import pathways as pw
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+slices = pw.make_virtual_device_set()
+one = slices.add_slice(devices=2, exclusive=True)
+place, ids = one.placement()["physical"], [d.id for d in one.devices]
+mesh = one.mesh("x")
+rows, copies = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+step = jax.jit(lambda w, x: (w - 0.01 * jnp.tanh(x @ w).T @ x / 64, jnp.sum(w)), donate_argnums=0, out_shardings=(copies, copies))
+aside = jax.jit(lambda v: jnp.cumsum(jnp.sin(v)))
+n = 64
+w = jax.device_put(np.eye(n, dtype=np.float32), copies)
+read = hashlib.sha256()
+for i in range(300):
+    x = jax.device_put(np.random.default_rng(i).normal(size=(n, n)).astype(np.float32), rows)
+    w, value = step(w, x)
+    if i % 7 == 3:
+        other = slices.add_slice(devices=1)
+        read.update(np.asarray(aside(jax.device_put(np.arange(i, dtype=np.float32), other.devices[0]))).tobytes())
+        other.release()
+    if i % 10 == 0:
+        read.update(np.asarray(w).tobytes())
+        print(i, flush=True)
+assert (one.placement()["physical"], [d.id for d in one.devices]) == (place, ids)
+print(read.hexdigest(), flush=True)
+print(place, flush=True)
+sys.stdin.readline()
+"""
+
+# Takes an exclusive slice of two devices, and prints which these are.
+TAKES_A_SLICE = """
+import pathways as pw
+one = pw.make_virtual_device_set().add_slice(devices=2, exclusive=True)
+print(one.placement()["physical"], flush=True)
+input()
+"""
+
+# Calls methods of an object that lives on the hosts, and counts there: a call that is done twice or not at all changes all later results. Prints every 20th
+# result, and at the end whether one process has done it all on each host.
+COUNTS = """
+import os, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import colocated_python
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def change(x, by):
+    shards = [jax.device_put(by(np.asarray(shard.data)), shard.device) for shard in x.addressable_shards]
+    return jax.make_array_from_single_device_arrays(x.shape, x.sharding, shards)
+
+@colocated_python.colocated_python_class
+class Counter:
+    def __init__(self):
+        self.calls = 0
+
+    def add(self, x):
+        self.calls += 1
+        return change(x, lambda v: v + np.float32(self.calls))
+
+    def process(self, x):
+        return change(x, lambda v: v * 0 + np.float32(os.getpid()))
+
+cpus = colocated_python.colocated_cpu_devices(jax.devices())
+x = jax.device_put(np.zeros(len(cpus), np.float32), NamedSharding(Mesh(np.array(cpus), ("x",)), P("x")))
+counter = Counter()
+before = np.asarray(counter.process(x)).tolist()
+for i in range(int(sys.argv[1])):
+    x = counter.add(x)
+    if i % 20 == 0:
+        print(i, np.asarray(x).tolist(), flush=True)
+assert np.asarray(counter.process(x)).tolist() == before
+print(np.asarray(x).tolist(), flush=True)
+"""
+
 # Keeps the devices of all hosts busy with collectives until the cluster fails.
 BUSY = """
 import jax, jax.numpy as jnp, numpy as np
@@ -150,21 +228,91 @@ def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts)
         assert all(device["memory"]["used_bytes"] == 0 for device in command("status")["devices"]), command("status")["devices"]
 
 
+@pytest.mark.parametrize("door", ["ifrt", "pjrt"])
+def test_virtual_slices_stay_where_they_are(tmp_path, door):
+    """Controllers die while a program trains on its slice, and takes and releases others. A program that comes later gets other devices."""
+    command = CommandLine(tmp_path / "home", PATHWAYS_COMPILE_CACHE="off", PATHWAYS_DOOR=door)
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: command("down", check=False))
+        up = command("up", "--hosts", "1", "--devices", "5", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600", "--no-restart")
+        controllers = Controllers(command, tmp_path)
+        stack.callback(controllers.stop)
+        undisturbed = lines(command.program(up["address"], SLICES), "\n")[:-1]
+        program = command.program(up["address"], SLICES)
+        stack.callback(program.kill)
+        read = []
+        for number, moment in enumerate((50, 130, 200)):
+            while read[-1:] != [str(moment)]:
+                read.append(program.stdout.readline().strip())
+                assert read[-1], program.communicate()[1]
+            if number == 0:
+                controllers.kill_first()
+            else:
+                controllers.started[-1].kill()
+                controllers.started[-1].wait()
+            controllers.start(**{"listen-clients": up["address"]})
+        other = command.program(up["address"], TAKES_A_SLICE)
+        stack.callback(other.kill)
+        while len(read) < len(undisturbed):
+            read.append(program.stdout.readline().strip())
+            assert read[-1], program.communicate()[1]
+        assert read == undisturbed
+        mine, others = ast.literal_eval(program.stdout.readline()), other.stdout.readline()
+        assert others, other.communicate()[1]
+        assert not set(mine) & set(ast.literal_eval(others))
+        assert {tuple(slice["devices"]) for slice in command("status")["slices"]} == {tuple(mine), tuple(ast.literal_eval(others))}
+        assert lines(program, "\n") == lines(other, "\n") == []
+        assert eventually(lambda: command("status")["clients"] == [])
+        assert command("status")["slices"] == []
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_python_functions_on_hosts_are_called_once(tmp_path, hosts):
+    """Controllers die while calls of a stateful object are under way. Its process stays."""
+    command = CommandLine(tmp_path / "home", PATHWAYS_DOOR="ifrt")
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: command("down", check=False))
+        up = command("up", "--hosts", str(hosts), "--devices", "1", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600",
+                     "--host-python", "--no-restart")
+        controllers = Controllers(command, tmp_path)
+        stack.callback(controllers.stop)
+        count = lambda: subprocess.Popen([command.python, "-c", COUNTS, "400"], env=dict(command.env, PATHWAYS_ADDRESS=up["address"]), text=True,
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        undisturbed = lines(count())
+        program = count()
+        stack.callback(program.kill)
+        read = []
+        for number, moment in enumerate((60, 160, 280)):
+            while not read or not read[-1].startswith(f"{moment} "):
+                read.append(program.stdout.readline().strip())
+                assert read[-1], program.communicate()[1]
+            if number == 0:
+                controllers.kill_first()
+            else:
+                controllers.started[-1].kill()
+                controllers.started[-1].wait()
+            controllers.start(**{"listen-clients": up["address"]})
+        assert read + lines(program) == undisturbed
+        assert undisturbed[-1] == str([float(400 * 401 / 2)] * hosts)
+        for number in range(3):
+            assert "goes on here" in controllers.log(number).read_text(), controllers.log(number).read_text()
+        assert eventually(lambda: command("status")["clients"] == [])
+
+
 def test_a_program_that_no_other_controller_can_restore_says_why(tmp_path):
     command = CommandLine(tmp_path / "home")
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: command("down", check=False))
         up = command("up", "--hosts", "1", "--devices", "1", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600",
-                     "--host-python", "--no-restart")
+                     "--no-restart")
         controllers = Controllers(command, tmp_path)
         stack.callback(controllers.stop)
         program = command.program(up["address"], NOT_RESTORABLE)
-        assert program.stdout.readline() == "[1.0, 2.0, 3.0, 4.0]\n", program.communicate()[1]
         assert program.stdout.readline() == "ready\n", program.communicate()[1]
         controllers.kill_first()
         ask(program)
         words = program.stdout.readline()
-        assert "UNAVAILABLE" in words and "because it has run Python functions on hosts" in words, words
+        assert "UNAVAILABLE" in words and "because it has used published arrays" in words, words
         kill(program)
 
 

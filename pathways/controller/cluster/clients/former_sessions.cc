@@ -10,6 +10,7 @@ std::vector<SessionId> FormerSessions::Await(HostId host, const ::pathways::v1::
   const ClusterOptions& options = context_.options();
   const bool of_another = hello.has_former() && hello.epoch() != 0 && hello.epoch() < options.epoch;
   if (over_ || !of_another || !options.restores_sessions || options.controller_grace <= absl::ZeroDuration()) return {};
+  expected_ = true;
   std::vector<SessionId> sessions;
   for (uint64_t session : hello.former().sessions()) {
     if (session == 0 || session >= kFirstObserver.v) continue;
@@ -23,7 +24,27 @@ std::vector<SessionId> FormerSessions::Await(HostId host, const ::pathways::v1::
 
 void FormerSessions::OnFormed() {
   formed_ = true;
+  formed_at_ = context_.Now();
+  held_ = expected_;
+  if (held_) hold_(true);
   context_.After(context_.options().controller_grace, [this] { GiveUp(); });
+}
+
+bool FormerSessions::AreBack() const {
+  return over_ ||
+         (fabric_->holdings().complete() && fabric_->holdings().sessions().empty() && context_.Now() - formed_at_ >= kBackWithin);
+}
+
+void FormerSessions::OnTick() {
+  if (!held_ || !AreBack()) return;
+  held_ = false;
+  hold_(false);
+  for (auto& task : std::exchange(when_back_, {})) std::move(task)();
+}
+
+void FormerSessions::WhenBack(absl::AnyInvocable<void() &&> task) {
+  if (!held_) return std::move(task)();
+  when_back_.push_back(std::move(task));
 }
 
 void FormerSessions::GiveUp() {

@@ -1,5 +1,6 @@
 // Hosts that have outlived a controller: the next one gives them the places that they had, and one that they show to be replaced ends.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "pathways/base/request_name.h"
 #include "pathways/controller/testing/test_cluster.h"
+#include "pathways/session/restored_slices.h"
 
 namespace pw::controller {
 namespace {
@@ -210,6 +212,165 @@ TEST_F(FormerSession, IsFreedWhenItsClientDoesNotComeInTime) {
 TEST_F(FormerSession, EndsIfAComputationWasCut) {
   Report({Name(1)}, true);
   EXPECT_THAT(std::string(after_->cluster->CanRestore(SessionId(kSession)).message()), HasSubstr("a computation was under way"));
+}
+
+// A session with virtual devices, of which `slices` are told by the client.
+class FormerSlices : public FormerSession {
+ protected:
+  using What = SliceState::What;
+  static constexpr int kFirst = resource::kFirstVirtualDevice.v;
+
+  FormerSlices() { Report({Name(1)}); }
+  static session::RestoredSlices Told() {
+    session::RestoredSlices told;
+    told.first = DeviceId(kFirst);
+    told.kinds = {{"fake", 8}};
+    told.last = SliceId(5);
+    return told;
+  }
+  static session::RestoredSlices::Slice Placed(uint64_t id, std::vector<int> devices, std::vector<int> physical,
+                                               bool exclusive = false) {
+    session::RestoredSlices::Slice slice;
+    slice.request.count = static_cast<int64_t>(devices.size());
+    slice.request.exclusive = exclusive;
+    slice.state.slice = SliceId(id);
+    slice.state.what = What::kPlaced;
+    slice.state.island = "i";
+    slice.state.epoch = 3;
+    for (int device : devices) slice.state.devices.push_back(DeviceId(kFirst + device));
+    for (int device : physical) slice.state.physical.push_back(DeviceId(device));
+    return slice;
+  }
+  // Asks for a slice of one device, as another client. Returns the answer once there is one.
+  std::shared_ptr<std::optional<SliceState>> AskForOne(const Session& session, bool exclusive = false) {
+    auto answer = std::make_shared<std::optional<SliceState>>();
+    resource::SliceRequest request;
+    request.count = 1;
+    request.exclusive = exclusive;
+    after_->cluster->AddSlice(session.id(), request, [answer](absl::StatusOr<SliceState> state) { *answer = *state; });
+    after_->Run();
+    return answer;
+  }
+};
+
+TEST_F(FormerSlices, HaveTheirDevicesAndNumbersAgain) {
+  const auto stranger = Open(0);
+  const auto asked = AskForOne(*stranger);
+  after_->timers.Advance(absl::Seconds(5));
+  EXPECT_FALSE(asked->has_value()) << "session 7 may come back with slices";
+  EXPECT_NE(after_->cluster->Spares(stranger->id())->devices[0].id, DeviceId(kFirst));
+
+  const auto session = Open(kSession);
+  session::RestoredSlices told = Told();
+  told.slices = {Placed(4, {2, 0}, {1, 0}, true)};
+  ASSERT_TRUE(after_->cluster->RestoreSlices(session->id(), told).ok());
+  session::RestoredArray array = Array(11, Name(1));
+  array.spec = std::make_shared<const buffers::ArraySpec>(TestCluster::Single(kFirst + 2, {2}));
+  ASSERT_TRUE(session->restoration()->RestoreArrays({array}).ok());
+  session->restoration()->Finish({}, 9);
+  EXPECT_EQ(after_->cluster->fabric().topology().FindDevice(DeviceId(kFirst + 2))->physical, DeviceId(1));
+  EXPECT_TRUE(Ready(*session, 11).ok());
+
+  after_->timers.Advance(absl::Seconds(2));
+  ASSERT_TRUE(asked->has_value());
+  EXPECT_EQ((*asked)->what, What::kWaiting) << "both devices are exclusively those of slice 4";
+  EXPECT_EQ((*asked)->slice, SliceId(6));
+  EXPECT_TRUE(after_->cluster->ReleaseSlice(session->id(), SliceId(4)).ok());
+  after_->Run();
+  EXPECT_THAT(std::string(Ready(*session, 11).message()), HasSubstr("slice 4 was released"));
+  const auto mine = AskForOne(*session);
+  ASSERT_TRUE(mine->has_value());
+  EXPECT_EQ((*mine)->devices[0], DeviceId(kFirst + 1)) << "one that was never used";
+}
+
+TEST_F(FormerSlices, AreNotGivenWhatIsSomebodyElsesNow) {
+  const auto stranger = Open(0);
+  resource::SliceRequest request;
+  request.count = 1;
+  request.exclusive = true;
+  after_->cluster->Spares(stranger->id());
+  after_->timers.Advance(absl::Seconds(70));  // nobody came
+  ASSERT_TRUE(after_->cluster->AddSlice(stranger->id(), request).ok());
+  const auto session = Open(20);
+  session::RestoredSlices told = Told();
+  told.slices = {Placed(4, {0, 1}, {0, 1})};
+  const absl::Status refused = after_->cluster->RestoreSlices(session->id(), told);
+  EXPECT_TRUE(absl::IsUnavailable(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("is in use by a slice of another client"));
+}
+
+TEST_F(FormerSlices, OfALostHostAreLost) {
+  const auto session = Open(kSession);
+  session::RestoredSlices told = Told();
+  told.slices = {Placed(4, {0}, {17})};
+  told.slices[0].state.island = "gone";
+  ASSERT_TRUE(after_->cluster->RestoreSlices(session->id(), told).ok());
+  session::RestoredArray array = Array(11, Name(1));
+  array.spec = std::make_shared<const buffers::ArraySpec>(TestCluster::Single(kFirst, {2}));
+  ASSERT_TRUE(session->restoration()->RestoreArrays({array}).ok());
+  session->restoration()->Finish({}, 9);
+  const absl::Status lost = Ready(*session, 11);
+  EXPECT_TRUE(absl::IsDataLoss(lost)) << lost;
+  EXPECT_THAT(std::string(lost.message()), HasSubstr("has not come back"));
+  std::string status;
+  after_->cluster->GetStatus([&](absl::StatusOr<std::string> json) { status = *json; });
+  after_->Run();
+  EXPECT_THAT(status, HasSubstr("broken"));
+}
+
+TEST_F(FormerSlices, ThatWaitedWaitAgain) {
+  const auto session = Open(kSession);
+  session::RestoredSlices told = Told();
+  told.slices = {Placed(3, {0, 1}, {0, 1}, true), {}};
+  told.slices[1].request.count = 2;
+  told.slices[1].state.slice = SliceId(2);
+  told.released = {{DeviceId(kFirst + 2), DeviceId(1)}};
+  ASSERT_TRUE(after_->cluster->RestoreSlices(session->id(), told).ok());
+  session->restoration()->Finish({}, 9);
+  EXPECT_THAT(session->MakeArray(3, TestCluster::Single(kFirst + 2, {2}), {}).ToString(), HasSubstr("was released"));
+  std::optional<SliceState> placed;
+  after_->cluster->AwaitSlice(session->id(), SliceId(2), absl::Minutes(1), [&](auto state) { placed = *state; });
+  after_->timers.Advance(absl::Seconds(5));
+  EXPECT_FALSE(placed.has_value());
+  EXPECT_TRUE(after_->cluster->ReleaseSlice(session->id(), SliceId(3)).ok());
+  after_->Run();
+  ASSERT_TRUE(placed.has_value());
+  EXPECT_EQ(placed->what, What::kPlaced);
+  EXPECT_EQ(placed->devices[0], DeviceId(kFirst + 3));
+}
+
+TEST_F(FormerSlices, MustAddUp) {
+  uint64_t number = 20;
+  const auto restored = [&](session::RestoredSlices::Slice slice, int first = kFirst) {
+    const auto session = Open(number++);
+    session::RestoredSlices told = Told();
+    told.first = DeviceId(first);
+    told.slices = {std::move(slice)};
+    return after_->cluster->RestoreSlices(session->id(), told);
+  };
+  EXPECT_TRUE(restored(Placed(1, {0, 1}, {0, 1})).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(restored(Placed(1, {0, 0}, {0, 1})))) << "a device twice";
+  EXPECT_TRUE(absl::IsInvalidArgument(restored(Placed(1, {0, 1}, {1, 1})))) << "a physical device twice";
+  EXPECT_TRUE(absl::IsInvalidArgument(restored(Placed(1, {8}, {0})))) << "none of its own";
+  EXPECT_TRUE(absl::IsInvalidArgument(restored(Placed(1, {0}, {kFirst + 1})))) << "not physical";
+  EXPECT_TRUE(absl::IsInvalidArgument(restored(Placed(1, {0}, {0}), kFirst + 1))) << "where no pool begins";
+  EXPECT_TRUE(absl::IsInvalidArgument(restored(Placed(1, {0}, {0}), 0)));
+}
+
+TEST_F(FormerSession, HasExecutablesThatCannotRun) {
+  Report({});
+  const auto session = Open(kSession);
+  const Handle unusable = session->restoration()->AddUnusable({DeviceId(0)}, absl::DataLossError("gone"));
+  session::ExecuteRequest call;
+  call.executable = unusable;
+  call.results = {21};
+  EXPECT_FALSE(session->Execute(call).ok());
+  EXPECT_THAT(Ready(*session, 21).ToString(), HasSubstr("gone"));
+  absl::Status described;
+  session->GetProgramText(unusable, [&](absl::StatusOr<std::string> text) { described = text.status(); });
+  after_->Run();
+  EXPECT_EQ(described, absl::DataLossError("gone"));
+  EXPECT_TRUE(session->DestructExecutable(unusable).ok());
 }
 
 TEST_F(Controllers, LaunchesGetGreaterNumbersThanThoseThatHostsHaveHad) {

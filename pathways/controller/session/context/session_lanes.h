@@ -47,6 +47,10 @@ class SessionLanes final : public session::LaneRoutes {
   // Opens the lanes on which a program of these hosts calls the client's functions. A client without lanes is called through the controller.
   void OpenForCalls(const std::vector<HostId>& hosts);
   void OnHostLost(HostId host, const absl::Status& error);
+  // Tells the client that its slice has moved.
+  void TellMoved(const session::SliceState& slice) const {
+    if (auto listener = listener_.lock()) listener->OnSliceMoved(slice);
+  }
 
   // Count the uses of a buffer: it is done when Leave has been called as often as Enter.
   bool HasBuffer(uint64_t buffer) const { return buffers_.contains(buffer); }

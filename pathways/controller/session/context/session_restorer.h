@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,10 @@ namespace pw::controller {
 
 class SessionRestorer final : public session::Restoration {
  public:
-  // `context` outlives this.
-  explicit SessionRestorer(SessionContext* context) : context_(context), fabric_(context->fabric()) {}
+  using AddExecutable = std::function<Handle(const std::vector<DeviceId>& devices, const absl::Status& why)>;
+  // `context` outlives this. `add_unusable` adds an executable that cannot run.
+  SessionRestorer(SessionContext* context, AddExecutable add_unusable)
+      : context_(context), fabric_(context->fabric()), add_unusable_(std::move(add_unusable)) {}
 
   void AwaitClient() override { context_->names().unsettled()->AwaitClient(); }
   uint64_t done_up_to() const override { return context_->names().unsettled()->done_up_to(); }
@@ -27,6 +30,7 @@ class SessionRestorer final : public session::Restoration {
   std::optional<uint64_t> NameOf(Handle array) override;
   absl::Status RestoreArrays(absl::Span<const session::RestoredArray> arrays) override;
   absl::Status CheckManyNodes(const Bytes& program) const override;
+  Handle AddUnusable(const std::vector<DeviceId>& devices, absl::Status why) override { return add_unusable_(devices, why); }
   bool OnOneHost() const override { return fabric_->topology().hosts().size() == 1; }
   void Finish(absl::Span<const uint64_t> numbers, uint64_t last) override;
 
@@ -37,6 +41,7 @@ class SessionRestorer final : public session::Restoration {
 
   SessionContext* const context_;
   Fabric* const fabric_;
+  const AddExecutable add_unusable_;
   // Until Finish:
   absl::flat_hash_map<uint64_t, SessionContext::Record> restored_;  // by name
   // Arrays that a host does not have. A request that is carried out again may have consumed them, or deleted them: its hosts know.

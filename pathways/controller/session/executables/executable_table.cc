@@ -38,6 +38,18 @@ ExecutableTable::Info ExecutableTable::Add(ExecutableEntry entry) {
   return info;
 }
 
+ExecutableTable::Info ExecutableTable::AddUnusable(std::vector<DeviceId> devices, const absl::Status& why) {
+  auto record = std::make_shared<program::Executable>();
+  record->id = ExecutableId(context_->fabric()->NextId());
+  record->owner = context_->id();
+  record->devices = std::move(devices);
+  record->output_specs = std::make_shared<const std::vector<buffers::ArraySpec>>();
+  ExecutableEntry entry;
+  entry.record = std::move(record);
+  entry.gone = entry.unloaded = why;
+  return Add(std::move(entry));
+}
+
 std::vector<Handle> ExecutableTable::Handles() const { return SortedKeys(entries_); }
 
 void ExecutableTable::OnSliceReleased(const absl::flat_hash_set<DeviceId>& devices, const absl::Status& error) {

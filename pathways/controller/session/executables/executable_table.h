@@ -36,6 +36,8 @@ class ExecutableTable {
 
   // Adds an executable under a new handle. Sets `info` and `accepted` of the entry, and returns the info.
   Info Add(ExecutableEntry entry);
+  // Adds an executable that cannot run, for the reason `why`.
+  Info AddUnusable(std::vector<DeviceId> devices, const absl::Status& why);
   // NOT_FOUND if the handle is unknown. Pointers to entries are valid until the next Add or Erase.
   absl::StatusOr<ExecutableEntry*> Find(Handle handle) {
     if (ExecutableEntry* entry = FindOrNull(handle)) return entry;

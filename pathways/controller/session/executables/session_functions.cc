@@ -202,6 +202,8 @@ void SessionFunctions::AwaitStrings(Handle result, uint32_t index, const Session
     const HostId host = fabric_->topology().FindDevice(spec->sharding.devices()[shard])->host;
     const uint64_t query = context_->names().now().NextId();
     auto cell = cells.emplace_back(std::make_shared<StringCell>());
+    cell->request = std::make_shared<RequestHold>(context_->names().now().hold());
+    kept_strings_.emplace_back(fabric_->Now(), cell);
     fabric_->descriptions().Add(query, host, context_->id(), [cell](absl::StatusOr<::pathways::v1::Described> described) {
       const absl::Status status = described.ok() ? session::StatusFrom(described->status()) : described.status();
       cell->Fill(status.ok() ? absl::StatusOr<Bytes>(Bytes::FromString(std::move(*described->mutable_module()))) : status);
@@ -212,6 +214,13 @@ void SessionFunctions::AwaitStrings(Handle result, uint32_t index, const Session
     asked.set_query(query);
   }
   context_->InsertStrings(result, spec, std::move(cells));
+}
+
+void SessionFunctions::OnTick(absl::Time now) {
+  while (!kept_strings_.empty() && now - kept_strings_.front().first >= kStringsKept) {
+    if (const auto cell = kept_strings_.front().second.lock()) cell->request = nullptr;
+    kept_strings_.pop_front();
+  }
 }
 
 void SessionFunctions::Drop(std::shared_ptr<const program::Executable> function) {
@@ -247,14 +256,14 @@ void SessionFunctions::Launch(const Call& call) {
     outgoing.kept.push_back(arg->record);
   }
   AddStringArguments(call, &outgoing);  // before arrays are inserted, which moves the entries
+  for (size_t i = 0; i < call.results.size(); ++i) results.push_back(context_->NewArrayId());  // clients derive these names
   for (size_t i = 0; i < call.results.size(); ++i) {
     SessionContext::SpecPtr spec = record.output_spec(static_cast<int>(i));
-    results.push_back(context_->NewArrayId());
     if (spec->dtype == buffers::DType::kString) {
       AwaitStrings(call.results[i], static_cast<uint32_t>(i), spec, &queries);
       continue;
     }
-    auto array = std::make_shared<buffers::LogicalArray>(results.back(), context_->id(), spec, hosts, group);
+    auto array = std::make_shared<buffers::LogicalArray>(results[i], context_->id(), spec, hosts, group);
     waiting->push_back(array);
     outgoing.kept.push_back(array);
     fabric_->gangs().Await(array);

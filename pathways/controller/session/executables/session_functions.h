@@ -9,7 +9,8 @@
 //
 // Arrays of strings are in the controller (arrays/string_arrays.h). As arguments they travel with the command; while the client has not sent them,
 // the command waits, and those of the same stream behind it. Strings that a function makes come shard by shard as answers to questions
-// (Execute.string_results).
+// (Execute.string_results). The call is not settled while such an array is there, at most for kStringsKept: until then another controller gets the
+// strings by asking again.
 //
 // It adds loaded functions to the session's table. SessionExecutables passes it the requests to load and to drop them, JitCalls the
 // calls. Strand-confined.
@@ -20,9 +21,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "pathways/controller/session/context/pending_reads.h"
 #include "pathways/controller/session/context/run_results.h"
@@ -65,10 +68,13 @@ class SessionFunctions {
   };
   // `names`: has an op. REQUIRES: the arguments have the specs of the function's.
   void LaunchNode(NameScope& names, const NodeCall& call);
+  void OnTick(absl::Time now);  // once a tick
   // Drops a function from its hosts, after the calls that came before.
   void Drop(std::shared_ptr<const program::Executable> function);
 
  private:
+  static constexpr absl::Duration kStringsKept = absl::Minutes(1);
+
   struct Pending;
   struct Outgoing;
   using StringQueries = std::map<HostId, std::vector<::pathways::v1::Execute::StringResult>>;
@@ -88,6 +94,7 @@ class SessionFunctions {
   SessionLanes* const lanes_;
   ExecutableTable* const table_;
   std::map<uint64_t, std::deque<Outgoing>> waiting_;  // by stream, in order; none is empty
+  std::deque<std::pair<absl::Time, std::weak_ptr<StringCell>>> kept_strings_;  // that hold their requests, since when
 };
 
 }  // namespace pw::controller

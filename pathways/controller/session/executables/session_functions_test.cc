@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "pathways/base/request_name.h"
 #include "pathways/controller/testing/test_cluster.h"
 #include "pathways/program/op_sharding.h"
 
@@ -167,6 +168,31 @@ TEST(SessionFunctionsTest, StringsComeBackShardByShard) {
   ASSERT_TRUE(c.t.session->Disassemble(std::vector<Handle>{4, 5, 6, 7}, 2, CopySemantics::kReuseInput).ok());
   ASSERT_TRUE(c.t.session->Destruct(std::vector<Handle>{2}).ok());
   EXPECT_EQ(*c.t.Fetch(6), "strings of shard 2") << "also after the whole array has been dropped";
+}
+
+// A client derives the names of results, and another controller gets strings by asking again.
+TEST(SessionFunctionsTest, ResultsHaveTheFirstNamesOfTheirRequestAndStringsHoldItForAWhile) {
+  PythonCluster c;
+  const auto f = c.Load("copy", {buffers::DType::kString, buffers::DType::kU8});
+  ASSERT_TRUE(f.ok()) << f.status();
+  ASSERT_TRUE(c.t.Put(1, PythonCluster::Rows(), std::string(16, 'x')).ok());
+  session::Restoration& restoration = *c.t.session->restoration();
+  restoration.AwaitClient();
+  const auto call = [&](uint64_t number, Handle strings, Handle bytes) {
+    c.t.session->BeginRequest(number);
+    EXPECT_TRUE(c.Call(*f, 1, {strings, bytes}).ok());
+    c.t.session->EndRequest();
+    c.t.Run();
+  };
+  call(1, 2, 3);
+  EXPECT_EQ(restoration.NameOf(3), (RequestName{c.t.session->id(), 1, 1, false}).Number());
+  EXPECT_EQ(restoration.untold(), 0u) << "the strings are in the controller alone";
+  ASSERT_TRUE(c.t.session->Destruct({2}).ok());
+  EXPECT_EQ(restoration.untold(), 1u);
+  call(2, 4, 5);
+  EXPECT_EQ(restoration.untold(), 1u);
+  c.t.timers.Advance(absl::Seconds(70));
+  EXPECT_EQ(restoration.untold(), 2u) << "what comes after a request that is not settled takes memory everywhere";
 }
 
 TEST(SessionFunctionsTest, CallsWaitForStringsInTheOrderOfTheirStream) {
