@@ -109,6 +109,11 @@ class Controllers:
         clients, workers, _ = changed["port-file"].read_text().split()
         return process, clients, workers
 
+    def await_program(self, program):
+        """Waits until the program goes on with the last controller. A program may be far ahead of what has been read of its output."""
+        log = self.log(len(self.started) - 1)
+        assert eventually(lambda: "goes on here" in log.read_text() or program.poll() is not None), log.read_text()
+
     def log(self, number):
         return self.folder / f"controller{number}.log"
 

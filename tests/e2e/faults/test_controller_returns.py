@@ -218,6 +218,7 @@ def test_a_training_loop_goes_on_with_the_next_controller(tmp_path, door, hosts)
                 controllers.started[-1].kill()
                 controllers.started[-1].wait()
             controllers.start(**{"listen-clients": up["address"]})
+            controllers.await_program(program)
             if quiet:
                 ask(program)
                 read.append(program.stdout.readline().strip())
@@ -251,6 +252,7 @@ def test_virtual_slices_stay_where_they_are(tmp_path, door):
                 controllers.started[-1].kill()
                 controllers.started[-1].wait()
             controllers.start(**{"listen-clients": up["address"]})
+            controllers.await_program(program)
         other = command.program(up["address"], TAKES_A_SLICE)
         stack.callback(other.kill)
         while len(read) < len(undisturbed):
@@ -292,6 +294,7 @@ def test_python_functions_on_hosts_are_called_once(tmp_path, hosts):
                 controllers.started[-1].kill()
                 controllers.started[-1].wait()
             controllers.start(**{"listen-clients": up["address"]})
+            controllers.await_program(program)
         assert read + lines(program) == undisturbed
         assert undisturbed[-1] == str([float(400 * 401 / 2)] * hosts)
         for number in range(3):
