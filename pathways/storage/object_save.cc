@@ -145,6 +145,10 @@ absl::Status ObjectSave::Commit(const std::vector<NamedArray>& arrays, const std
 }
 
 absl::Status ObjectSave::FinishArray(const std::string& name, const std::string& metadata) const {
+  // Without the claim, another process has written the description. The array may be gone by now, and another save's.
+  const absl::StatusOr<std::string> claim = location_.store->GetMark(Claim(name));
+  if (absl::IsNotFound(claim.status()) || (claim.ok() && *claim != id_)) return location_.store->Delete(Own("arrays/" + name));
+  PW_RETURN_IF_ERROR(claim.status());
   const ObjectName description = location_ / absl::StrCat(name, "/", kZarrMetadataFile);
   const absl::Status described = location_.store->PutNew(description, Bytes::FromString(metadata), id_);
   if (!described.ok() && !absl::IsAlreadyExists(described)) return described;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "pathways/storage/testing/objects.h"
+#include "pathways/v1/storage.pb.h"
 
 namespace pw::storage {
 namespace {
@@ -16,6 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MemoryObjectStore;
 using testing::ObjectsInMemory;
+using testing::StoredObject;
 
 // Three arrays: two of two tiles each, and one without elements.
 std::vector<NamedArray> Arrays() {
@@ -182,6 +184,24 @@ TEST_F(ObjectSaveTest, AReaderThatIsLateChangesNothing) {
     ASSERT_EQ(Read("x"), "aaaa");
     ASSERT_EQ(shared_->Names().size(), 7u);
   }
+}
+
+// A reader has seen the commit of the first save, whose arrays are removed, and saved again, before it goes on.
+TEST_F(ObjectSaveTest, AReaderThatIsVeryLateTouchesNothingOfALaterSave) {
+  ASSERT_TRUE(Save("s1", 'a', Process()).ok());
+  const StoredObject description = shared_->objects["bucket/step/x/.zarray"];
+  shared_->objects.clear();
+  ::pathways::v1::SaveCommit commit;
+  commit.add_arrays()->set_name("x");
+  commit.mutable_arrays(0)->set_metadata(description.data);
+  shared_->objects["bucket/step/.pathways-save-s1/commit"] = {commit.SerializeAsString(), ""};
+  const ObjectSave later(Process(), "s2");
+  ASSERT_TRUE(Stage(later, 'b').ok());
+  ASSERT_TRUE(ObjectSave::Complete(Process()).ok());
+  EXPECT_EQ(Read("x"), "none");
+  ASSERT_TRUE(later.Commit(Arrays(), {{HostId(7), "host 7"}}).ok());
+  EXPECT_EQ(Read("x"), "bbbb");
+  EXPECT_EQ(shared_->objects["bucket/step/x/.zarray"].mark, "s2");
 }
 
 TEST_F(ObjectSaveTest, NamesAreChecked) {

@@ -1,4 +1,4 @@
-// S3Store: the objects of a server that speaks Amazon S3's protocol: S3 itself, MinIO, Ceph, Cloudflare R2 and many others.
+// S3Store: the objects of a server that speaks Amazon S3's protocol, as S3 itself, MinIO, Ceph and many others do.
 //
 // Each request is signed, and its body's hash with it, so a byte that changes on its way is refused. Requests that the server could not serve, or
 // whose answer was lost, are repeated a few times with growing pauses; all of them may be repeated (SJ-2).

@@ -56,11 +56,18 @@ class Server:
         host, _, port = self.url.removeprefix("http://").partition(":")
         self._log = open(folder / "moto.log", "wb")
         self._moto = subprocess.Popen([PYTHON.parent / "moto_server", "-H", host, "-p", port], stdout=self._log, stderr=self._log)
-        self._await()
+        try:
+            self._await()
+            self.keys = self._prepare()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _prepare(self):
         made = subprocess.run([PYTHON, "-c", PREPARE, self.url], capture_output=True, text=True, timeout=120)
         assert made.returncode == 0, made.stderr
-        self.keys = json.loads(made.stdout)
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset-auth", data=b"0", headers={"Content-Type": "text/plain"})).read()
+        return json.loads(made.stdout)
 
     def _await(self):
         limit = time.monotonic() + 120
