@@ -152,11 +152,13 @@ TEST(ClusterQuestionsTest, AHostThatThereIsNotCannotBeDrained) {
   EXPECT_TRUE(found.ok()) << found.status();
 }
 
-TEST(ClusterQuestionsTest, AClusterThatHasNotFormedSaysSo) {
+TEST(ClusterQuestionsTest, AClusterWithoutHostsSaysSo) {
   Door t;
   for (auto& worker : t.workers) worker->Die();
   t.Run();
-  const absl::Status status = t.OpenSession({.description = "late"}).status();
+  client::RemoteCluster door({.controller = t.service_address, .retry = false}, {&t.cut, &t.client_strand, &t.timers, &t.clock});
+  auto opened = t.Await<std::shared_ptr<Session>>([&](auto done) { door.OpenSession({.description = "late"}, std::move(done)); });
+  const absl::Status status = opened.status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("lost all its hosts"));
 }
