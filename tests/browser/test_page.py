@@ -217,7 +217,7 @@ def test_logs_and_graphs_of_programs_are_shown_on_demand(start, browser):
     assert program.stdout.readline() == "ready\n"
     browser.wait("document.querySelectorAll('.graph .node.compute').length === 2 && document.querySelectorAll('.graph .edge').length >= 3")
     shown = browser.evaluate("document.querySelector('.graph').textContent")
-    assert "island0-host0" in shown and "island0-host1" in shown
+    assert "on host0" in shown and "on host1" in shown
     browser.picture(PICTURES / "page-graph.png")
     program.stdin.write("end\n")
     program.stdin.flush()
