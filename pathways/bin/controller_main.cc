@@ -535,10 +535,6 @@ absl::StatusOr<std::string> Profile(const Options& options) {
   return json.EndArray().EndObject().Take();
 }
 
-}  // namespace
-
-namespace {
-
 // Returns the exit status.
 int ServeAndReport(const Options& options, pw::StopSignal* stop, const std::function<void(const std::string&)>& tell) {
   const absl::Status status = Serve(options, stop, tell);

@@ -238,7 +238,7 @@ def test_virtual_slices_stay_where_they_are(tmp_path, door):
         up = command("up", "--hosts", "1", "--devices", "5", "--listen", f"127.0.0.1:{free_ports(1)[0]}", "--listen-proxy", "none", "--controller-grace", "600", "--no-restart")
         controllers = Controllers(command, tmp_path)
         stack.callback(controllers.stop)
-        undisturbed = lines(command.program(up["address"], SLICES), "\n")[:-1]
+        undisturbed = lines(command.program(up["address"], SLICES), "\n")[0][:-1]
         program = command.program(up["address"], SLICES)
         stack.callback(program.kill)
         read = []
@@ -263,7 +263,7 @@ def test_virtual_slices_stay_where_they_are(tmp_path, door):
         assert others, other.communicate()[1]
         assert not set(mine) & set(ast.literal_eval(others))
         assert {tuple(slice["devices"]) for slice in command("status")["slices"]} == {tuple(mine), tuple(ast.literal_eval(others))}
-        assert lines(program, "\n") == lines(other, "\n") == []
+        assert lines(program, "\n")[0] == lines(other, "\n")[0] == []
         assert eventually(lambda: command("status")["clients"] == [])
         assert command("status")["slices"] == []
 
@@ -279,8 +279,8 @@ def test_python_functions_on_hosts_are_called_once(tmp_path, hosts):
         controllers = Controllers(command, tmp_path)
         stack.callback(controllers.stop)
         count = lambda: subprocess.Popen([command.python, "-c", COUNTS, "400"], env=dict(command.env, PATHWAYS_ADDRESS=up["address"]), text=True,
-                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        undisturbed = lines(count())
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        undisturbed = lines(count())[0]
         program = count()
         stack.callback(program.kill)
         read = []
@@ -295,7 +295,7 @@ def test_python_functions_on_hosts_are_called_once(tmp_path, hosts):
                 controllers.started[-1].wait()
             controllers.start(**{"listen-clients": up["address"]})
             controllers.await_program(program)
-        assert read + lines(program) == undisturbed
+        assert read + lines(program)[0] == undisturbed
         assert undisturbed[-1] == str([float(400 * 401 / 2)] * hosts)
         for number in range(3):
             assert "goes on here" in controllers.log(number).read_text(), controllers.log(number).read_text()
