@@ -5,7 +5,7 @@ test machine's kernel may lack netem.
        └──────── tun ──── relay: delay, bandwidth, counters ──── tun ────────┘
 
 A namespace ends with the process that holds it, so nothing stays behind. The relay is a separate process (`python slow_network.py ...`). It reads
-the commands count, cut and heal, one a line, and answers each with a line of JSON.
+the commands count, cut, heal and "watch HEX", one a line, and answers each with a line of JSON. After "watch" it counts the packets with these bytes.
 """
 
 import collections
@@ -33,7 +33,8 @@ class Direction:
         self.source, self.sink, self.delay, self.bandwidth = source, sink, delay, bandwidth
         self.free_at = 0.0
         self.waiting = collections.deque()
-        self.bytes = self.packets = 0
+        self.bytes = self.packets = self.readable = 0
+        self.watched = None
         self.next_of = {}  # connection: TCP's next sequence number
 
     def take(self, cut):
@@ -46,6 +47,7 @@ class Direction:
                 self.waiting.append((self.free_at + self.delay, packet))
                 self.bytes += self.new_bytes(packet)
                 self.packets += 1
+                self.readable += self.watched is not None and self.watched in packet
 
     def new_bytes(self, packet):
         """Returns the bytes of data that TCP sends for the first time: a busy machine acknowledges late, and TCP then retransmits."""
@@ -97,7 +99,11 @@ def relay(names, delay, bandwidth):
             if not command:
                 return
             cut = {"cut": True, "heal": False}.get(command, cut)
-            print(json.dumps({"bytes": [d.bytes for d in directions], "packets": [d.packets for d in directions], "cut": cut}), flush=True)
+            if command.startswith("watch "):
+                for direction in directions:
+                    direction.watched, direction.readable = bytes.fromhex(command.split()[1]), 0
+            counts = {name: [getattr(direction, name) for direction in directions] for name in ("bytes", "packets", "readable")}
+            print(json.dumps(counts | {"cut": cut}), flush=True)
 
 
 # ------------------------------------------------------------------------------------------------------------ the namespaces

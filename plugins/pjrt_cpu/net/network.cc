@@ -23,7 +23,7 @@ absl::Status ReadPublished(absl::string_view text, int* devices, ProcessAddress*
   const size_t blank = text.find(' ');
   if (blank == absl::string_view::npos || !absl::SimpleAtoi(text.substr(0, blank), devices) || *devices < 1 ||
       *devices > kMostDevices) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not what a process of this plugin publishes"));
+    return absl::InvalidArgumentError("a value of the key-value store is not what a process of this plugin publishes");
   }
   absl::StatusOr<ProcessAddress> read = ProcessAddress::Parse(text.substr(blank + 1));
   if (!read.ok()) return read.status();

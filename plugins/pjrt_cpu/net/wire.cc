@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "plugins/pjrt_cpu/net/connection.h"
 #include "plugins/pjrt_cpu/net/sockets.h"
 
 namespace pw::pjrt_cpu {
@@ -34,13 +35,14 @@ constexpr size_t kStagingBytes = 64 << 10;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 constexpr size_t kRememberedAborts = 4096;
 constexpr std::chrono::milliseconds kRestTime{100};
+constexpr std::chrono::milliseconds kHandshakeTime{30000};  // of each step of a handshake
 
 enum class FrameKind : uint32_t { kHello = 1, kData = 2, kAbort = 3 };
 
 struct FrameHeader {
   uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kData;
-  MessageTag tag;  // hello: run is the sender's uid, group the receiver's secret; abort: step is the status code
+  MessageTag tag;  // hello: run is the sender's uid, the others are the receiver's secret; abort: step is the status code
   uint64_t size = 0;
 };
 static_assert(sizeof(FrameHeader) == kHeaderBytes);
@@ -64,19 +66,29 @@ uint64_t RandomNumber() {
   return ((high << 32) | device()) & 0x7fffffffffffffff;
 }
 
+// Connects within this machine if the process is on it.
+absl::StatusOr<Connection> ConnectTo(const ProcessAddress& to) {
+  absl::StatusOr<Socket> near = ConnectUnix(to.unix_name);
+  if (near.ok()) return Connection(*std::move(near));
+  if (to.host.empty()) return near.status();
+  absl::StatusOr<Socket> far = ConnectTcp(to.host, to.port);
+  if (!far.ok()) return far.status();
+  return Connection::Encrypt(*std::move(far), to.secret, kHandshakeTime);
+}
+
 }  // namespace
 
 std::string ProcessAddress::ToString() const {
-  return absl::StrCat(uid, " ", secret, " ", OrDash(unix_name), " ", OrDash(host), " ", port, " ", OrDash(island));
+  return absl::StrCat(uid, " ", KeyText(secret), " ", OrDash(unix_name), " ", OrDash(host), " ", port, " ", OrDash(island));
 }
 
 absl::StatusOr<ProcessAddress> ProcessAddress::Parse(absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ' ');
   ProcessAddress address;
-  if (parts.size() != 6 || !absl::SimpleAtoi(parts[0], &address.uid) || !absl::SimpleAtoi(parts[1], &address.secret) ||
-      !absl::SimpleAtoi(parts[4], &address.port)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not the address of a process of this plugin"));
-  }
+  const absl::StatusOr<Key> secret = ParseKey(parts.size() == 6 ? parts[1] : "");
+  if (!secret.ok() || !absl::SimpleAtoi(parts[0], &address.uid) || !absl::SimpleAtoi(parts[4], &address.port))
+    return absl::InvalidArgumentError("a text is not the address of a process of this plugin");
+  address.secret = *secret;
   address.unix_name = FromDash(parts[2]);
   address.host = FromDash(parts[3]);
   address.island = FromDash(parts[5]);
@@ -88,13 +100,13 @@ struct Wire::State {
   struct Outgoing {
     uint64_t uid = 0;
     bool same_island = true;
-    Socket socket;
+    Connection connection;
     absl::Mutex write_mu;  // held for whole messages
   };
   // A connection from one process; used by the reader only.
   struct Incoming {
     uint64_t name = 0;
-    Socket socket;
+    Connection connection;
     uint64_t uid = 0;  // 0: no hello yet
     size_t staging_bytes = kHeaderBytes;
     std::unique_ptr<char[]> staging = std::make_unique<char[]>(kHeaderBytes);
@@ -127,7 +139,7 @@ struct Wire::State {
   void DropSlowStrangers();
   void ForgetStranger(uint64_t name);
   void Drop(uint64_t name);
-  bool Greet(Incoming& from, uint64_t secret, uint64_t uid);  // false: it is sent away
+  bool Greet(Incoming& from, const Key& secret, uint64_t uid);  // false: it is sent away
   void ReadAll();
   void OnEvent(uint64_t name);
   bool Read(Incoming& from);     // false: the connection has ended
@@ -172,7 +184,9 @@ constexpr uint64_t kOutgoing = uint64_t{1} << 63;
 absl::Status Wire::State::Start(const std::string& reachable_as, const std::string& island, std::chrono::milliseconds greeting) {
   greeting_time = greeting;
   self.uid = RandomNumber();
-  self.secret = RandomNumber();
+  const absl::StatusOr<Key> secret = RandomKey();
+  if (!secret.ok()) return secret.status();
+  self.secret = *secret;
   self.island = island;
   self.unix_name = absl::StrCat("pathways-collectives-", self.uid);
   epoll = Socket(epoll_create1(EPOLL_CLOEXEC));
@@ -282,15 +296,19 @@ void Wire::State::Drop(uint64_t name) {
 
 void Wire::State::TakeConnection(const Socket& listener) {
   int error = 0;
-  auto connection = std::make_unique<Incoming>();
-  connection->socket = Accept(listener, &error);
+  Socket socket = Accept(listener, &error);
   if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) return Rest(error);
-  if (!connection->socket.valid()) return;
+  if (!socket.valid()) return;
   short_of_descriptors = false;
+  absl::StatusOr<Connection> connection = &listener == &tcp_listener ? Connection::Accept(std::move(socket), self.secret)
+                                                                    : absl::StatusOr<Connection>(Connection(std::move(socket)));
+  if (!connection.ok()) return;
   const uint64_t given = next_name++;
-  Watch(connection->socket.fd(), given);
-  connection->name = given;
-  incoming[given] = std::move(connection);
+  Watch(connection->fd(), given);
+  auto from = std::make_unique<Incoming>();
+  from->name = given;
+  from->connection = *std::move(connection);
+  incoming[given] = std::move(from);
   AddStranger(given);
 }
 
@@ -309,7 +327,7 @@ bool Wire::State::Read(Incoming& from) {
     if (!direct && from.begin == from.end) from.begin = from.end = 0;
     char* into = direct ? from.payload.bytes.get() + from.filled : from.staging.get() + from.end;
     const size_t room = direct ? from.payload.size - from.filled : from.staging_bytes - from.end;
-    const ssize_t n = recv(from.socket.fd(), into, room, 0);
+    const ssize_t n = from.connection.Receive(into, room);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
     if (n == 0) return false;
@@ -320,7 +338,7 @@ bool Wire::State::Read(Incoming& from) {
       from.end += n;
       if (!Consume(from)) return false;
     }
-    if (static_cast<size_t>(n) < room) return true;  // epoll reports when there is more
+    if (static_cast<size_t>(n) < room && !from.connection.encrypted()) return true;  // epoll reports when there is more
   }
 }
 
@@ -358,7 +376,10 @@ bool Wire::State::Consume(Incoming& from) {
 bool Wire::State::OnFrame(Incoming& from) {
   from.in_payload = false;
   const FrameHeader& header = from.header;
-  if (header.kind == FrameKind::kHello) return Greet(from, header.tag.group, static_cast<uint64_t>(header.tag.run));
+  if (header.kind == FrameKind::kHello) {
+    const MessageTag& tag = header.tag;
+    return Greet(from, {tag.group, static_cast<uint64_t>(tag.op), static_cast<uint64_t>(tag.step)}, static_cast<uint64_t>(tag.run));
+  }
   if (header.kind == FrameKind::kAbort) {
     MarkAborted(header.tag.run, ReasonOf(header, absl::string_view(from.payload.bytes.get(), from.payload.size)));
     return true;
@@ -373,11 +394,12 @@ bool Wire::State::OnFrame(Incoming& from) {
   return true;
 }
 
-bool Wire::State::Greet(Incoming& from, uint64_t secret, uint64_t uid) {
+bool Wire::State::Greet(Incoming& from, const Key& secret, uint64_t uid) {
   const bool is_uid = uid != 0 && (uid & kOutgoing) == 0 && uid != self.uid;
-  if (from.uid != 0 || secret != self.secret || !is_uid || !connected.insert(uid).second) return false;
+  if (from.uid != 0 || !SameKey(secret, self.secret) || !is_uid || !connected.insert(uid).second) return false;
   from.uid = uid;
   ForgetStranger(from.name);
+  from.connection.Greeted();
   // The hello was all that was staged: a stranger's bytes are read up to its end.
   from.staging_bytes = kStagingBytes;
   from.staging = std::make_unique<char[]>(kStagingBytes);
@@ -400,8 +422,8 @@ void Wire::State::MarkLost(uint64_t uid, const std::string& why) {
   const std::string name = named == names.end() ? absl::StrCat(uid) : named->second;
   lost.insert({uid, absl::UnavailableError(absl::StrCat("process ", name, " of the computation is gone: ", why))});
   if (auto it = outgoing.find(uid); it != outgoing.end()) {
-    epoll_ctl(epoll.fd(), EPOLL_CTL_DEL, it->second->socket.fd(), nullptr);
-    it->second->socket.Shutdown();  // stops threads that are writing to it
+    epoll_ctl(epoll.fd(), EPOLL_CTL_DEL, it->second->connection.fd(), nullptr);
+    it->second->connection.Shutdown();  // stops threads that are writing to it
     outgoing.erase(it);
   }
   absl::erase_if(boxes, [uid](const auto& entry) { return entry.first.first == uid && entry.second->waiting == 0; });
@@ -451,13 +473,14 @@ absl::Status Wire::Connect(const ProcessAddress& to) {
     if (state_->outgoing.contains(to.uid)) return absl::OkStatus();
     if (auto it = state_->lost.find(to.uid); it != state_->lost.end()) return it->second;
   }
-  absl::StatusOr<Socket> socket = ConnectUnix(to.unix_name);
-  if (!socket.ok() && !to.host.empty()) socket = ConnectTcp(to.host, to.port);
+  absl::StatusOr<Connection> connection = ConnectTo(to);
   FrameHeader hello;
   hello.kind = FrameKind::kHello;
   hello.tag.run = static_cast<int64_t>(state_->self.uid);
-  hello.tag.group = to.secret;
-  absl::Status status = socket.ok() ? WriteAll(socket->fd(), {AsBytes(hello)}) : socket.status();
+  hello.tag.group = to.secret[0];
+  hello.tag.op = static_cast<int64_t>(to.secret[1]);
+  hello.tag.step = static_cast<int64_t>(to.secret[2]);
+  absl::Status status = connection.ok() ? connection->Send({AsBytes(hello)}) : connection.status();
   if (!status.ok()) {
     state_->MarkLost(to.uid, std::string(status.message()));
     return Lost(to.uid);
@@ -465,10 +488,10 @@ absl::Status Wire::Connect(const ProcessAddress& to) {
   auto way = std::make_shared<State::Outgoing>();
   way->uid = to.uid;
   way->same_island = to.island == state_->self.island;
-  way->socket = *std::move(socket);
+  way->connection = *std::move(connection);
   absl::MutexLock lock(&state_->mu);
   state_->outgoing[to.uid] = way;
-  state_->Watch(way->socket.fd(), to.uid | kOutgoing);
+  state_->Watch(way->connection.fd(), to.uid | kOutgoing);
   return absl::OkStatus();
 }
 
@@ -491,7 +514,7 @@ absl::Status Wire::Send(uint64_t to, const MessageTag& tag, absl::Span<const abs
   absl::Status status;
   {
     absl::MutexLock lock(&(*way)->write_mu);
-    status = WriteAll((*way)->socket.fd(), all);
+    status = (*way)->connection.Send(all);
   }
   if (status.ok()) return status;
   state_->MarkLost(to, std::string(status.message()));
@@ -535,7 +558,7 @@ void Wire::Abort(int64_t run, const absl::Status& why) {
   }
   for (const auto& way : ways) {
     absl::MutexLock lock(&way->write_mu);
-    WriteAll(way->socket.fd(), {AsBytes(header), why.message()}).IgnoreError();
+    way->connection.Send({AsBytes(header), why.message()}).IgnoreError();
   }
 }
 

@@ -5,9 +5,9 @@
 // devices that join later. Gloo (Debian's is from 2022) has one context for each device rank, fixed when it is made, and cannot
 // be interrupted.
 //
-// A process listens on an abstract Unix socket, and on TCP if it has a name by which other machines reach it. It publishes its
-// address through the host's key-value callbacks. The address contains a random number unique to the process, so a restarted
-// process is a different one. Each process opens one connection to every process that it sends to, on first use. One thread reads
+// A process listens on an abstract Unix socket, and on TCP if it has a name by which other machines reach it. Connections over TCP are encrypted
+// (connection.h). It publishes its address through the host's key-value callbacks. The address contains a secret, and a random number unique to the
+// process, so a restarted process is a different one. Each process opens one connection to every process that it sends to, on first use. One thread reads
 // all connections; each sender writes on its own thread. Messages that arrive before a Receive asks for them are kept.
 //
 // Invariants:
@@ -16,7 +16,7 @@
 //         lost when a connection to or from it ends, or when the host reports it; it stays lost
 //   WI-3  the reader never waits for another thread, so writing ends as long as the other process lives
 //   WI-4  when no descriptor is free, incoming connections wait; they are tried again ten times a second
-//   WI-5  a connection that has not shown the secret costs some bytes and changes nothing. At most kMostStrangers wait at a time: one more
+//   WI-5  a connection that has not shown the secret costs some KiB and changes nothing. At most kMostStrangers wait at a time: one more
 //         drops the oldest, and none waits longer than twice kGreetingTime
 //   WI-6  a connection cannot pass for a process that is connected already
 // Any thread.
@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "plugins/pjrt_cpu/net/connection.h"
 
 namespace pw::pjrt_cpu {
 
@@ -40,7 +41,7 @@ namespace pw::pjrt_cpu {
 // after a restart.
 struct ProcessAddress {
   uint64_t uid = 0;
-  uint64_t secret = 0;  // proves that the connecting process got the address from the host
+  Key secret{};  // proves that the connecting process got the address from the host
   std::string unix_name;
   std::string host;
   int port = 0;

@@ -43,13 +43,14 @@ std::string Text(const absl::StatusOr<Message>& message) {
 }
 
 TEST(Address, SurvivesText) {
-  ProcessAddress address{1, 2, "name", "host", 33, "island0"};
+  ProcessAddress address{1, {2, 3, ~uint64_t{0}}, "name", "host", 33, "island0"};
   const absl::StatusOr<ProcessAddress> read = ProcessAddress::Parse(address.ToString());
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->ToString(), address.ToString());
-  EXPECT_EQ(ProcessAddress::Parse(ProcessAddress{5, 6, "n", "", 0, ""}.ToString())->host, "");
+  EXPECT_EQ(ProcessAddress::Parse(ProcessAddress{5, {6}, "n", "", 0, ""}.ToString())->host, "");
   EXPECT_FALSE(ProcessAddress::Parse("somewhere").ok());
   EXPECT_FALSE(ProcessAddress::Parse("").ok());
+  EXPECT_FALSE(ProcessAddress::Parse("1 2 name host 33 island0").ok()) << "the key is too short";
 }
 
 TEST(Wire, CarriesMessagesInOrderAlsoBeforeTheyAreAskedFor) {
@@ -74,6 +75,33 @@ TEST(Wire, GoesOverTcpWhereTheMachineIsAnother) {
   ASSERT_TRUE(a->Connect(far).ok());
   ASSERT_TRUE(a->Send(far.uid, {}, {"over there"}).ok());
   EXPECT_EQ(Text(b->Receive(a->self().uid, {})), "over there");
+  const std::string large(3 << 20, 'x');
+  ASSERT_TRUE(a->Send(far.uid, {}, {"1", large, "2"}).ok());
+  EXPECT_EQ(Text(b->Receive(a->self().uid, {})), "1" + large + "2");
+}
+
+TEST(Wire, OverTcpStrangersAreSentAwayAndAWrongSecretIsAnErrorAtOnce) {
+  auto a = OpenWire(), b = OpenWire("127.0.0.1");
+  for (const std::string& words : {std::string(200, 'x'), std::string("\x16\x03\x01\x40\x00", 5) + std::string(10000, '\1')}) {
+    absl::StatusOr<Socket> stranger = ConnectTcp("127.0.0.1", b->self().port);
+    ASSERT_TRUE(stranger.ok());
+    WriteAll(stranger->fd(), {words}).IgnoreError();
+    shutdown(stranger->fd(), SHUT_WR);
+    char answer[4096];
+    ssize_t n;
+    while ((n = read(stranger->fd(), answer, sizeof(answer))) > 0) continue;  // an alert
+    EXPECT_LE(n, 0);
+  }
+  ProcessAddress wrong = b->self();
+  wrong.unix_name = "not-there";
+  wrong.secret[0] ^= 1;
+  EXPECT_THAT(std::string(a->Connect(wrong).message()), HasSubstr("no encrypted connection"));
+  auto c = OpenWire();
+  ProcessAddress right = b->self();
+  right.unix_name = "not-there";
+  ASSERT_TRUE(c->Connect(right).ok());
+  ASSERT_TRUE(c->Send(right.uid, {}, {"let in"}).ok());
+  EXPECT_EQ(Text(b->Receive(c->self().uid, {})), "let in");
 }
 
 TEST(Wire, CountsWhatLeavesTheIslandApart) {
@@ -136,7 +164,7 @@ TEST(Wire, StrangersAreSentAway) {
     EXPECT_LE(read(stranger->fd(), &byte, 1), 0) << "the connection is closed";
   }
   ProcessAddress wrong = a->self();
-  wrong.secret += 1;
+  wrong.secret[2] ^= 1;
   auto b = OpenWire();
   ASSERT_TRUE(b->Connect(wrong).ok());
   EXPECT_EQ(b->Receive(a->self().uid, {}).status().code(), absl::StatusCode::kUnavailable);
@@ -189,7 +217,8 @@ class Liar {
  public:
   static constexpr uint64_t kUid = 77;
   explicit Liar(const Wire& of, uint64_t uid = kUid) : socket_(*ConnectUnix(of.self().unix_name)) {
-    Say(1, {static_cast<int64_t>(uid), of.self().secret, 0, 0}, 0);
+    const Key& secret = of.self().secret;
+    Say(1, {static_cast<int64_t>(uid), secret[0], static_cast<int64_t>(secret[1]), static_cast<int64_t>(secret[2])}, 0);
   }
   // Sends a frame header that announces `size` bytes, laid out as in wire.cc.
   void Say(uint32_t kind, const MessageTag& tag, uint64_t size) {

@@ -145,18 +145,18 @@ def test_strangers_that_wait_are_few_and_keep_nobody_out(cluster):
 
 
 def test_the_port_of_collectives_is_on_one_address_and_lets_only_hosts_speak(cluster):
-    """It is not encrypted. Without its secret, which the controller gives to hosts, a stranger takes part in nothing and ends nothing."""
+    """It is encrypted by a key that the controller gives to hosts, and has no certificate. A stranger takes part in nothing and ends nothing."""
     collectives = [(pid, address) for pid, address in ports(cluster) if not speaks_tls(address)]
     assert len(collectives) == 2 and {pid for pid, _ in collectives} == set(cluster.hosts), collectives
     for pid, address in collectives:
         assert address in listening(pid), "it listens on all addresses"
         before = peak_memory(pid)
-        hello = struct.pack("<IIQQqqQ", 0x70776331, 1, 4711, 1, 0, 0, 0)  # wire.cc: magic, kind, uid, secret; steps, size
+        hello = struct.pack("<IIQQqqQ", 0x70776331, 1, 4711, 1, 0, 0, 0)  # wire.cc: magic, kind, uid, the secret's three parts, size
         for words in (hello, hello + hello, hello[:4] + b"\2" + hello[5:40] + struct.pack("<Q", 1 << 40), hello[:40] + struct.pack("<Q", 1 << 30),
                       b"\0" * 48, b"x" * 48, hello[:4] + b"\3" + hello[5:]):
             with contextlib.closing(dial(address)) as connection:
                 say(connection, words)
-                assert heard(connection) == b""
+                assert len(heard(connection)) < 16  # an alert of TLS at most
         assert peak_memory(pid) - before < ROOM
     with pytest.raises(OSError):
         dial(collectives[0][1].replace("127.0.0.1", "127.0.0.2"))

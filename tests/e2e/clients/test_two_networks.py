@@ -8,9 +8,11 @@ import time
 
 import pytest
 from cli import PATIENCE, CommandLine
+from conftest import eventually
 from slow_network import TwoIslands
 
 DELAY, BANDWIDTH = 0.02, 40e6  # seconds each way, bytes a second
+MARK = "text-that-is-to-be-read-nowhere-"
 WAIT_SECONDS = 180
 
 # Reads lines, each the name of a function below. Answers the seconds that it took, or an error.
@@ -50,6 +52,12 @@ def gather():
 
 def exchange():
     np.testing.assert_array_equal(np.asarray(turned(parts)), big.reshape(4, 4, -1).swapaxes(0, 1).ravel())
+
+def text():  # crosses as it is: between islands as an array, and in a collective
+    mark = np.frombuffer(b"MARK" * 40000, np.uint8)
+    np.testing.assert_array_equal(np.asarray(jax.device_put(jax.device_put(mark, a[0]), b[1])), mark)
+    for shard in whole(jax.device_put(mark, everywhere)).addressable_shards:
+        np.testing.assert_array_equal(np.asarray(shard.data), mark)
 
 def hops():
     value = small
@@ -108,7 +116,7 @@ def program(network, tmp_path_factory, request):
     while command("status")["state"] != "formed":
         assert time.monotonic() < deadline, [log.read_text() for log in logs]
         time.sleep(0.05)
-    client = command.program(up["address"], PROGRAM)
+    client = command.program(up["address"], PROGRAM.replace("MARK", MARK))
     client.command, client.up, client.token_file = command, up, token_file(folder, "operator")
     assert client.stdout.readline() == '"ready"\n', client.communicate()[1] + "".join(log.read_text() for log in logs)
     yield client
@@ -164,6 +172,18 @@ def test_other_collectives_cross_once_too(network, program, name, share):
     with network.counting() as counted:
         run(program, name)
     assert all(share * SIZE <= crossed <= share * SIZE + OTHERS for crossed in counted["bytes"]), counted
+
+
+def test_nobody_on_the_line_can_read_what_crosses_it(network, program):
+    network.ask(f"watch {MARK.encode().hex()}")
+    with network.counting() as counted:
+        run(program, "text")
+    assert min(counted["bytes"]) >= len(MARK) * 20000  # half of the array in each direction, by the collective
+    assert network.ask("count")["readable"] == [0, 0]
+    # What is not encrypted would have been seen.
+    say = f"import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{MARK}', ('{network.addresses[1]}', 9))"
+    subprocess.run(network.islands[0].enter(sys.executable, "-c", say), check=True)
+    assert eventually(lambda: network.ask("count")["readable"] == [1, 0])
 
 
 def test_every_hop_takes_the_delay_once(network, program):
