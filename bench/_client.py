@@ -316,6 +316,26 @@ class Bench:
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "bytes": moved.nbytes}
 
+    def publish(self, arrays, mib):
+        """Publishes a new version of `arrays` arrays of `mib` MiB each, on the first device."""
+        import pathways as pw
+
+        if "publish" not in self.functions:
+            self.functions["publish"] = self.jax.jit(lambda tree: [y + 1 for y in tree])
+            self.values["publish"] = [self.jax.device_put(self.np.zeros(mib << 18, self.np.float32), self.jax.devices()[0]) for _ in range(arrays)]
+        tree = self.values["publish"] = self.jax.block_until_ready(self.functions["publish"](self.values["publish"]))
+        return {"version": pw.publish("bench", tree)}
+
+    def published(self, arrays, mib, newer_than):
+        """Reads a published version into the last device, and waits for it."""
+        import pathways as pw
+
+        like = [self.jax.ShapeDtypeStruct((mib << 18,), self.np.float32, sharding=self.jax.sharding.SingleDeviceSharding(self.jax.devices()[-1]))] * arrays
+        start = time.perf_counter()
+        version, tree = pw.published("bench", like, newer_than=newer_than)
+        self.jax.block_until_ready(tree)
+        return {"seconds": time.perf_counter() - start, "version": version, "bytes": sum(y.nbytes for y in tree)}
+
     def hold(self, count):
         """Makes `count` live arrays of a few bytes, each by one computation."""
         y = self.jax.device_put(self.np.arange(4, dtype=self.np.float32), self.jax.devices()[0])

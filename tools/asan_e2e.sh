@@ -19,14 +19,16 @@ ninja -C "$tree" -j"${JOBS:-$(nproc)}" pathways-controller pathways-worker pathw
 for file in "$release"/plugins/*/*.so; do ln -sfn "$file" "$tree/bin/"; done
 rm -rf "$tree/reports"
 mkdir -p "$tree/reports"
+gcc -shared -fPIC -O1 -o "$tree/summaries_of_reports.so" tools/summaries_of_reports.c
+export REPORTS=$tree/reports
 # LLVM's headers poison memory that its library does not know to be poisoned. Memory of absurd sizes is an error that requests hear of. What the plugin
 # keeps until the end of its process is no leak of ours. Few freed bytes are kept aside, since tests of attacks limit the memory of a process.
-export ASAN_OPTIONS=allow_user_poisoning=0:allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=8:log_path=$tree/reports/report
-export UBSAN_OPTIONS=print_stacktrace=1:log_path=$tree/reports/report
+export ASAN_OPTIONS=allow_user_poisoning=0:allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=8:verify_asan_link_order=0:log_path=$tree/reports/report
+export UBSAN_OPTIONS=print_stacktrace=1:print_summary=1:report_error_type=1
 python=build/venv-newest/bin/python
 [ -x "$python" ] || python=build/venv/bin/python
 failed=0
-PATHWAYS_BIN_DIR=$tree/bin "$python" -m pytest -q -rf "${tests[@]}" || failed=1
+LD_PRELOAD=$tree/summaries_of_reports.so PATHWAYS_BIN_DIR=$tree/bin "$python" -m pytest -q -rf "${tests[@]}" || failed=1
 for report in "$tree"/reports/*; do
   [ -e "$report" ] || continue
   echo "--- $report"

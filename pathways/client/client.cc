@@ -156,7 +156,8 @@ Client::~Client() {
   const Future<Unit> done = closed.future();
   state_->cluster->Post([state = state_.get(), closed = std::move(closed)]() mutable {
     state->session = nullptr;
-    closed.Set(Unit());
+    // After the tasks that the session's end has posted: they use what is destroyed next.
+    state->cluster->Post([closed = std::move(closed)]() mutable { closed.Set(Unit()); });
   });
   Await(done).status().IgnoreError();
 }
