@@ -28,7 +28,8 @@ export UBSAN_OPTIONS=print_stacktrace=1:print_summary=1:report_error_type=1
 python=build/venv-newest/bin/python
 [ -x "$python" ] || python=build/venv/bin/python
 failed=0
-LD_PRELOAD=$tree/summaries_of_reports.so PATHWAYS_BIN_DIR=$tree/bin "$python" -m pytest -q -rf "${tests[@]}" || failed=1
+LD_PRELOAD=$tree/summaries_of_reports.so PATHWAYS_BIN_DIR=$tree/bin "$python" -m pytest -q -rf "${tests[@]}" \
+  --deselect tests/e2e/cluster/test_local.py::test_a_program_outlives_it_and_gets_another || failed=1  # it sends SIGSEGV
 for report in "$tree"/reports/*; do
   [ -e "$report" ] || continue
   echo "--- $report"

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "pathways/base/log.h"
 #include "pathways/base/process/flags.h"
 #include "pathways/base/process/notice.h"
@@ -86,6 +87,7 @@ absl::Status Serve(Options options, pw::StopSignal* stop) {
   };
   cluster = std::make_unique<pw::client::RemoteCluster>(options.cluster,
                                                         pw::client::Link::Environment{&transport, &strand, &timers, &clock});
+  const auto at_end = absl::MakeCleanup([&cluster] { cluster->EndSessions(); });  // after the door, before the rest
   PW_ASSIGN_OR_RETURN(const auto door, pw::FrontDoor::Open(options.door, cluster.get()));
   PW_ASSIGN_OR_RETURN(const auto metrics,
                       pw::ServeMetrics(options.metrics, nullptr, [&door](auto done) { door->GetMetrics(std::move(done)); }));

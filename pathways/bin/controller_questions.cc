@@ -40,23 +40,28 @@ absl::StatusOr<T> Wait(const Future<T>& future, absl::Duration timeout, const st
 class Controller {
  public:
   Controller(const Asked& asked, const identity::Credentials& credentials)
-      : address_(asked.address), way_(std::make_unique<Way>(asked, credentials)) {}
-  ~Controller() {
-    if (unanswered_) static_cast<void>(way_.release());  // the question goes on, until the process ends
+      : address_(asked.address), transport_({.tls = credentials.tls, .retry_connects = false}) {
+    client::RemoteCluster::Options options;
+    options.controller = address_;
+    options.patience = asked.timeout;
+    options.token = credentials.token;
+    options.retry = false;
+    cluster_ =
+        std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&transport_, &strand_, &timers_, &clock_});
   }
+
+  ~Controller() { cluster_->EndSessions(); }
 
   // Waits for the answer of `ask(cluster, done)`, which runs on the strand. UNAVAILABLE at once if nothing listens at the address.
   template <class T, class F>
   absl::StatusOr<T> Ask(absl::Duration timeout, F ask) {
     Promise<T> promise;
     const Future<T> future = promise.future();
-    way_->strand.Post([ask = std::move(ask), way = way_.get(), promise = std::move(promise)]() mutable {
-      ask(*way->cluster, session::ResultCallback<T>([way, promise = std::move(promise)](absl::StatusOr<T> answer) mutable {
-        way->AfterThis([promise = std::move(promise), answer = std::move(answer)]() mutable { promise.Set(std::move(answer)); });
-      }));
+    strand_.Post([ask = std::move(ask), cluster = cluster_.get(), promise = std::move(promise)]() mutable {
+      ask(*cluster, session::ResultCallback<T>(
+                        [promise = std::move(promise)](absl::StatusOr<T> answer) mutable { promise.Set(std::move(answer)); }));
     });
     absl::StatusOr<T> answer = Wait(future, timeout, address_);
-    unanswered_ |= !future.ready();
     if (!absl::IsUnavailable(answer.status())) return answer;
     return absl::UnavailableError(absl::StrCat("no answer from a controller at ", address_, ": ", answer.status().message()));
   }
@@ -66,40 +71,19 @@ class Controller {
     Promise<Unit> passed;
     const Future<Unit> future = passed.future();
     auto shared = std::make_shared<Promise<Unit>>(std::move(passed));
-    way_->timers.After(time, &way_->strand, [shared] { shared->Set(Unit()); });
+    timers_.After(time, &strand_, [shared] { shared->Set(Unit()); });
     Wait(future, time + absl::Minutes(1), address_).IgnoreError();
   }
 
  private:
-  // Destroyed in the reverse order: timers, connections, the executor and its remaining tasks, then the state.
-  struct Way {
-    Way(const Asked& asked, const identity::Credentials& credentials)
-        : transport({.tls = credentials.tls, .retry_connects = false}) {
-      client::RemoteCluster::Options options;
-      options.controller = asked.address;
-      options.patience = asked.timeout;
-      options.token = credentials.token;
-      options.retry = false;
-      cluster = std::make_unique<client::RemoteCluster>(options, client::Link::Environment{&transport, &strand, &timers, &clock});
-    }
-
-    // Runs a task when the current one has ended, and the tasks that its end posts. That may be the end of a session.
-    template <class F>
-    void AfterThis(F task) {
-      strand.Post([this, task = std::move(task)]() mutable { strand.Post(std::move(task)); });
-    }
-
-    SteadyClock clock;
-    std::unique_ptr<client::RemoteCluster> cluster;
-    ThreadPool executor{"pw-question", 1};
-    Strand strand{&executor};
-    net::AsioTransport transport;
-    TimerQueue timers{&clock};
-  };
-
   const std::string address_;
-  std::unique_ptr<Way> way_;
-  bool unanswered_ = false;
+  // Destroyed in the reverse order: timers, connections, the executor and its remaining tasks, then the state.
+  SteadyClock clock_;
+  std::unique_ptr<client::RemoteCluster> cluster_;
+  ThreadPool executor_{"pw-question", 1};
+  Strand strand_{&executor_};
+  net::AsioTransport transport_;
+  TimerQueue timers_{&clock_};
 };
 
 // Asks the controller at this address: `ask(cluster, done)`. UNAVAILABLE at once if nothing listens there.

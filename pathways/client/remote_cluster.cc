@@ -1,6 +1,8 @@
 #include "pathways/client/remote_cluster.h"
 
+#include <future>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "pathways/session/wire.h"
@@ -53,6 +55,19 @@ void RemoteCluster::Open(Link::Options options, ResultCallback<std::shared_ptr<R
     if (!status.ok()) return std::move(done)(status);
     std::move(done)(std::move(session));
   });
+  std::erase_if(all_, [](const auto& known) { return known.expired(); });
+  if (*kept != nullptr) all_.push_back(*kept);
+}
+
+void RemoteCluster::EndSessions() {
+  std::promise<void> ended;
+  Post([this, &ended] {
+    for (const auto& known : std::exchange(all_, {})) {
+      if (const auto session = known.lock()) session->End(absl::CancelledError("this process ends"));
+    }
+    Post([&ended] { ended.set_value(); });  // after the tasks that the sessions' ends have posted
+  });
+  ended.get_future().wait();
 }
 
 void RemoteCluster::OpenSession(session::NewSession wanted, ResultCallback<std::shared_ptr<session::Session>> done) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
@@ -62,6 +63,9 @@ class RemoteCluster final : public session::Cluster {
   void Observe(session::ResultCallback<std::shared_ptr<RemoteSession>> done);
   // Says goodbye for the session, for a process that ends.
   void Leave(SessionId session, absl::AnyInvocable<void() &&> done);
+  // Ends all sessions, also those that are being opened. Returns when nothing of them uses the environment, whose parts may then be destroyed. Not
+  // called on the strand.
+  void EndSessions();
   // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).
   void AskTokens(const ::pathways::v1::TokenQuestion& question, session::ResultCallback<std::string> done);
   // Changes or shows the limits of users; answers JSON (session.proto, QuotaQuestion).
@@ -82,6 +86,7 @@ class RemoteCluster final : public session::Cluster {
   // As the controller told the last session.
   std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();
   absl::flat_hash_map<SessionId, std::weak_ptr<RemoteSession>> sessions_;
+  std::vector<std::weak_ptr<RemoteSession>> all_;  // also those that are being opened, and those of operators' requests
   std::string said_refusal_;
 };
 

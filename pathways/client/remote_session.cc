@@ -77,9 +77,11 @@ NodeCalls::Owner RemoteSession::OwnerOfNodeCalls() {
   return owner;
 }
 
-RemoteSession::~RemoteSession() {
+RemoteSession::~RemoteSession() { End(absl::CancelledError("the session has ended")); }
+
+void RemoteSession::End(const absl::Status& why) {
   link_->Close();
-  OnEnded(absl::CancelledError("the session has ended"));
+  OnEnded(why);
 }
 
 void RemoteSession::Post(absl::AnyInvocable<void() &&> task) { environment_.strand->Post(std::move(task)); }

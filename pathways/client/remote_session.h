@@ -52,6 +52,8 @@ class RemoteSession final : public session::Session, private Link::Owner {
   static std::shared_ptr<RemoteSession> Open(Link::Options options, const Link::Environment& environment,
                                              session::StatusCallback opened, const HostBuffers::Limits& limits = {});
   ~RemoteSession() override;
+  // Ends the session, also while it is being opened: what waits for an answer gets `why`.
+  void End(const absl::Status& why);
 
   // REQUIRES: opened.
   const Welcome& welcome() const { return welcome_; }

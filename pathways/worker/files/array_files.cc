@@ -139,7 +139,7 @@ bool ArrayFiles::TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable
     return true;
   }
   arrays_->memory().Begin();
-  waiting_.push_back({bytes, std::move(later)});
+  waiting_[quota_->accounts().OwnerOf(session)].push_back({bytes, std::move(later)});
   return false;
 }
 
@@ -147,12 +147,23 @@ void ArrayFiles::FreeMemory(SessionId session, int64_t bytes) {
   in_memory_ -= bytes;
   quota_->Add(HostQuota::Way::kFiles, session, -bytes);
   // A waiter takes its memory when it runs, which may be later. If others have taken the room by then, it waits again.
-  for (size_t left = waiting_.size(); left > 0 && !waiting_.empty() && HasRoom(waiting_.front().bytes); --left) {
-    Waiter waiter = std::move(waiting_.front());
-    waiting_.pop_front();
+  size_t left = 0;
+  for (const auto& [owner, waiters] : waiting_) left += waiters.size();
+  for (; left > 0; --left) {
+    const auto next = NextToWait();
+    if (next == waiting_.end() || !HasRoom(next->second.front().bytes)) return;
+    last_turn_ = next->first;
+    Waiter waiter = std::move(next->second.front());
+    next->second.pop_front();
+    if (next->second.empty()) waiting_.erase(next);
     arrays_->memory().End();
     std::move(waiter.later)();
   }
+}
+
+std::map<std::string, std::deque<ArrayFiles::Waiter>>::iterator ArrayFiles::NextToWait() {
+  const auto after = waiting_.upper_bound(last_turn_);
+  return after == waiting_.end() ? waiting_.begin() : after;
 }
 
 absl::StatusOr<ArrayFiles::SavingRef> ArrayFiles::ParseSave(const v1::SaveTiles& command) const {

@@ -1,7 +1,7 @@
 // ArrayFiles: this host's part of saving arrays to files or to an object store, and of loading them (worker.proto, StoredArray).
 //
 // Both are read and written on the threads of an executor of its own, because they may be slow. Copies of tiles in host memory are limited:
-// further tiles wait until others are written, or have reached their devices.
+// further tiles wait until others are written, or have reached their devices. Users take turns then.
 //
 // Invariants:
 //   AF-1  each command is answered by one Done, when nothing more is read or written for it
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -61,6 +62,8 @@ class ArrayFiles {
   // Takes memory for a copy of a tile. False: `later` runs when there may be room.
   bool TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable<void() &&> later);
   void FreeMemory(SessionId session, int64_t bytes);
+  // Returns whose turn is next; the end: nobody waits.
+  std::map<std::string, std::deque<Waiter>>::iterator NextToWait();
 
   void Save(const pathways::v1::SaveTiles& command);
   absl::StatusOr<SavingRef> ParseSave(const pathways::v1::SaveTiles& command) const;
@@ -87,7 +90,8 @@ class ArrayFiles {
   const int64_t limit_bytes_;
   HostQuota* const quota_;
   int64_t in_memory_ = 0;
-  std::deque<Waiter> waiting_;  // for in_memory_ to shrink
+  std::map<std::string, std::deque<Waiter>> waiting_;  // for in_memory_ to shrink; by owner (accounts.h), none empty
+  std::string last_turn_;                              // of this owner
 };
 
 }  // namespace pw::worker

@@ -309,6 +309,25 @@ TEST_F(ArrayFilesTest, CopiesInHostMemoryAreBounded) {
   EXPECT_TRUE(Outcome(90).ok()) << "160 bytes at once";
 }
 
+TEST_F(ArrayFilesTest, ManyTilesOfOneUserKeepOthersWaitingForOneOnly) {
+  Start(/*file_bytes=*/16);
+  w().hold_disk = true;
+  constexpr int kTiles = 10;
+  for (int i = 0; i <= kTiles; ++i) w().Put(1 + i, 100 + i, {float(i), float(i), float(i), float(i)}, {0});  // 16 bytes
+  for (int i = 0; i < kTiles; ++i) Save(50 + i, 100 + i, 4 * (kTiles + 1), 4, 4 * i);
+  Save(90, 100 + kTiles, 4 * (kTiles + 1), 4, 4 * kTiles, /*session=*/2);
+  while (Outcome(90).code() == absl::StatusCode::kUnavailable) {
+    ASSERT_GT(w().disk_executor.size(), 0u);
+    w().disk_executor.RunUntilIdle();
+  }
+  EXPECT_TRUE(Outcome(90).ok()) << Outcome(90);
+  int written = 0;
+  for (int i = 0; i < kTiles; ++i) written += Outcome(50 + i).ok();
+  EXPECT_LE(written, 3) << "those that were under way, and one more";
+  w().hold_disk = false;
+  for (int i = 0; i < kTiles; ++i) EXPECT_TRUE(Outcome(50 + i).ok());
+}
+
 TEST_F(ArrayFilesTest, ASessionOrAWorkerMayEndWhileItsFilesAreWrittenOrRead) {
   SaveFour();
   w().hold_disk = true;

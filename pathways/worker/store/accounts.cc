@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace pw::worker {
 
 void Accounts::Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds,
@@ -35,6 +37,11 @@ const Account* Accounts::Of(SessionId session) const {
   if (of_.empty()) return nullptr;
   const auto found = of_.find(session);
   return found == of_.end() ? nullptr : found->second;
+}
+
+std::string Accounts::OwnerOf(SessionId session) const {
+  const Account* account = Of(session);
+  return account != nullptr ? account->user : absl::StrCat("session ", session.v);  // no user's name has a blank
 }
 
 }  // namespace pw::worker

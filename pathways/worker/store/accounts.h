@@ -37,6 +37,8 @@ class Accounts {
   void Set(const pathways::v1::HostConfig& config, absl::FunctionRef<bool(SessionId)> holds, absl::FunctionRef<bool(SessionId)> ended);
   // Returns null for a session of a user without limits. Valid until the next Set.
   const Account* Of(SessionId session) const;
+  // Returns who shares with others by turns: the user of a session, or the session itself if its user has no limits.
+  std::string OwnerOf(SessionId session) const;
   const std::map<std::string, Account>& all() const { return accounts_; }  // by user
 
  private:

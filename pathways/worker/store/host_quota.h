@@ -7,7 +7,7 @@
 //   - kBetween: arrays that come from other hosts or go to them, and parts of them that are copied here
 //   - kFiles: tiles that are read from files or written to files
 // Arrays that come with their commands are charged when they have come; they wait for nothing. Quotas do not limit the last two ways:
-// transfers of a program may need one another, on several hosts.
+// transfers of a program may need one another, on several hosts. Users share what a host sets aside for them (staging.h, array_files.h).
 //
 // Invariants:
 //   HO-1  bytes are charged from Take until the last copy of its result is gone
@@ -52,6 +52,7 @@ class HostQuota {
   // Returns the bytes of these sessions, on that of the limited ways where they have most.
   int64_t HeldBy(const std::set<SessionId>& sessions) const;
   bool Holds(SessionId session) const;
+  const Accounts& accounts() const { return *accounts_; }
   int64_t charged_bytes() const;  // of all sessions and ways
 
  private:

@@ -37,7 +37,7 @@ class Moves : public TransferQueue::Receiver {
         host_memory_(host_memory),
         transfers_(transfers),
         quota_(quota),
-        staging_(&host_memory->blocks(), staging_limit_bytes) {
+        staging_(&host_memory->blocks(), staging_limit_bytes, &quota->accounts()) {
     transfers->SetReceiver(this);
   }
 

@@ -21,7 +21,7 @@ class Puts {
  public:
   Puts(WorkerContext* context, DeviceArrays* arrays, BlockCache* blocks, ClientLanes* lanes, int64_t staging_limit_bytes,
        HostQuota* quota)
-      : context_(context), arrays_(arrays), lanes_(lanes), quota_(quota), staging_(blocks, staging_limit_bytes) {}
+      : context_(context), arrays_(arrays), lanes_(lanes), quota_(quota), staging_(blocks, staging_limit_bytes, &quota->accounts()) {}
 
   // Begins a Put. `payload`: its bytes, if they come with the command.
   void Put(const pathways::v1::Put& command, const Bytes& payload);

@@ -12,6 +12,11 @@
 
 namespace pw::worker {
 namespace v1 = pathways::v1;
+namespace {
+
+constexpr int64_t kShare = 3;  // SG-2
+
+}  // namespace
 
 void Staging::AddChunk(const v1::Chunk& chunk, Bytes payload, HostId source) {
   if (buried_.contains(chunk.transfer())) return;
@@ -37,14 +42,30 @@ absl::Status Staging::SetTotal(Transfer* transfer, int64_t total) {
 }
 
 absl::Status Staging::Reserve(Transfer* transfer) {
-  if (transfer->total > limit_bytes_ - staged_bytes_) {
+  std::string owner = accounts_ != nullptr ? accounts_->OwnerOf(transfer->session) : absl::StrCat("session ", transfer->session.v);
+  const auto held = staged_by_owner_.find(owner);
+  const int64_t own = held == staged_by_owner_.end() ? 0 : held->second;
+  const int64_t left = limit_bytes_ - staged_bytes_ - transfer->total;
+  if (left < 0 || (own + transfer->total) / kShare > left) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a transfer of ", HumanBytes(transfer->total), " does not fit into host memory: transfers under way take ",
-        HumanBytes(staged_bytes_), " of the ", HumanBytes(limit_bytes_), " that this worker sets aside. Send less at a time"));
+        HumanBytes(staged_bytes_), " of the ", HumanBytes(limit_bytes_), " that this worker sets aside, ", HumanBytes(own),
+        " of it for this user, who may have ", kShare, " times what is left. Send less at a time, or raise --staging-limit"));
   }
   transfer->reserved = transfer->total;
   staged_bytes_ += transfer->reserved;
+  if (transfer->reserved > 0) staged_by_owner_[owner] += transfer->reserved;
+  transfer->reserved_for = std::move(owner);
   return absl::OkStatus();
+}
+
+void Staging::Release(Transfer* transfer) {
+  const int64_t bytes = std::exchange(transfer->reserved, 0);
+  if (bytes == 0) return;
+  staged_bytes_ -= bytes;
+  const auto held = staged_by_owner_.find(transfer->reserved_for);
+  held->second -= bytes;
+  if (held->second == 0) staged_by_owner_.erase(held);
 }
 
 absl::Status Staging::Append(Transfer* transfer, const v1::Chunk& chunk, Bytes payload) {
@@ -107,13 +128,13 @@ void Staging::Deliver(uint64_t id) {
     result = Bytes(nullptr, transfer.into, static_cast<size_t>(transfer.total));
   else
     result = transfer.memory.has_value() ? std::move(*transfer.memory).Freeze() : std::move(transfer.whole);
-  staged_bytes_ -= std::exchange(transfer.reserved, 0);  // now the receiver's memory
+  Release(&transfer);  // now the receiver's memory
   if (!transfer.complete) Bury(id);
   std::move(transfer.callback)(std::move(result));
 }
 
 void Staging::FreeMemory(Transfer* transfer) {
-  staged_bytes_ -= std::exchange(transfer->reserved, 0);
+  Release(transfer);
   transfer->memory.reset();
   transfer->into = nullptr;
   transfer->whole = Bytes();

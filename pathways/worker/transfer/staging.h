@@ -6,7 +6,8 @@
 // Invariants:
 //   SG-1  the chunks of a transfer come in order; a gap fails the transfer and nothing else. Bytes that have come before are dropped: a
 //         second controller sends a transfer from its beginning
-//   SG-2  memory for incomplete transfers never exceeds the limit; a transfer that would exceed it fails with RESOURCE_EXHAUSTED
+//   SG-2  memory for incomplete transfers never exceeds the limit, and no user has more than three times what is left of it. So whatever the others
+//         do, there is room for some of a user's. A transfer that would have more fails with RESOURCE_EXHAUSTED
 //   SG-3  an expected transfer is delivered exactly once, with its bytes or an error
 //   SG-4  data of a released owner is dropped, and so are chunks that arrive for it later
 // Lives on the worker's strand.
@@ -27,6 +28,7 @@
 #include "pathways/base/memory/block_cache.h"
 #include "pathways/base/memory/bytes.h"
 #include "pathways/v1/worker.pb.h"
+#include "pathways/worker/store/accounts.h"
 
 namespace pw::worker {
 
@@ -34,7 +36,9 @@ class Staging {
  public:
   using Callback = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
 
-  Staging(BlockCache* blocks, int64_t limit_bytes) : blocks_(blocks), limit_bytes_(limit_bytes) {}
+  // `accounts` tells which sessions are of one user; null: each is of its own.
+  Staging(BlockCache* blocks, int64_t limit_bytes, const Accounts* accounts = nullptr)
+      : blocks_(blocks), limit_bytes_(limit_bytes), accounts_(accounts) {}
 
   // `source`: the host that sent the chunk; FailSource fails all transfers of a source.
   void AddChunk(const pathways::v1::Chunk& chunk, Bytes payload, HostId source = HostId());
@@ -64,6 +68,7 @@ class Staging {
     int64_t total = -1;  // unknown yet
     int64_t received = 0;
     int64_t reserved = 0;
+    std::string reserved_for;  // the owner, while anything is reserved
     std::optional<AlignedBytes> memory;
     Bytes whole;              // instead of `memory` if one chunk was the whole transfer
     uint8_t* into = nullptr;  // instead of `memory`
@@ -75,13 +80,16 @@ class Staging {
   absl::Status Append(Transfer* transfer, const pathways::v1::Chunk& chunk, Bytes payload);
   absl::Status SetTotal(Transfer* transfer, int64_t total);
   absl::Status Reserve(Transfer* transfer);
+  void Release(Transfer* transfer);  // what is reserved
   void FreeMemory(Transfer* transfer);
   void Deliver(uint64_t id);
   void Bury(uint64_t id);
 
   BlockCache* const blocks_;
   const int64_t limit_bytes_;
+  const Accounts* const accounts_;
   int64_t staged_bytes_ = 0;
+  absl::flat_hash_map<std::string, int64_t> staged_by_owner_;  // without zeros
   absl::flat_hash_map<uint64_t, Transfer> transfers_;
   std::deque<uint64_t> buried_order_;  // the latest transfers that were delivered as failed: their late chunks are dropped
   absl::flat_hash_set<uint64_t> buried_;

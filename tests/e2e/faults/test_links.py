@@ -103,9 +103,9 @@ def test_a_training_over_a_network_that_breaks_again_and_again_computes_the_same
         [disturbed] = clients(operator, cluster)
         assert (disturbed["completed"], disturbed["arrays"], disturbed["executables"]) == (client["completed"], client["arrays"], client["executables"])
         end(program)
+        assert eventually(lambda: clients(operator, cluster) == [])  # the goodbye may come after the program's end
     finally:
         network.close()
-    assert eventually(lambda: clients(operator, cluster) == [])
 
 
 def test_a_program_waits_for_a_network_that_is_away_and_says_so_in_one_line(operator, cluster, user):
