@@ -39,18 +39,6 @@ void Runtime::Post(absl::AnyInvocable<void(Runtime&) &&> task) {
   });
 }
 
-template <class Message>
-void Runtime::SendControl(HostId to, const Message& message) {
-  if (to == environment_.self || lost_.contains(to)) return;
-  ++counters_.control_sent;
-  batcher_.Add(to, true, message);
-}
-
-template <class Message>
-void Runtime::SendControl(const HostSet& to, const Message& message) {
-  for (uint32_t i = 0; i < to.size(); ++i) SendControl(to.At(i), message);
-}
-
 absl::StatusOr<GraphId> Runtime::Install(std::shared_ptr<const Graph> graph, const ProgressKnobs& knobs) {
   if (graph->host_loss() != HostLoss::kConcernsNobody) PW_RETURN_IF_ERROR(LostAmong(graph->hosts()));
   // All hosts, this one included, use the values that the message carries.

@@ -269,4 +269,16 @@ class Runtime : private Links::Handler, private Courier {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
+template <class Message>
+void Runtime::SendControl(HostId to, const Message& message) {
+  if (to == environment_.self || lost_.contains(to)) return;
+  ++counters_.control_sent;
+  batcher_.Add(to, true, message);
+}
+
+template <class Message>
+void Runtime::SendControl(const HostSet& to, const Message& message) {
+  for (uint32_t i = 0; i < to.size(); ++i) SendControl(to.At(i), message);
+}
+
 }  // namespace pw::dataflow
