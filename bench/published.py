@@ -20,7 +20,7 @@ ARRAY_MIB = 16
 
 
 class RawLink:
-    """A TCP connection of the loopback. The receiver is a thread: sending and receiving leave Python's lock to others."""
+    """A TCP connection of the loopback. A thread sends: sending and receiving leave Python's lock to others."""
 
     def __init__(self, size):
         self._bytes, self._into = bytearray(size), bytearray(size)

@@ -60,6 +60,7 @@ struct Client::Way {
                  .say = options.say,
                  .machine = ""},
                 Link::Environment{&transport, &strand, &timers, &clock}) {}
+  ~Way() { cluster.EndSessions(); }
 
   SteadyClock clock;
   ThreadPool executor{"pw-client", 1};
@@ -156,8 +157,7 @@ Client::~Client() {
   const Future<Unit> done = closed.future();
   state_->cluster->Post([state = state_.get(), closed = std::move(closed)]() mutable {
     state->session = nullptr;
-    // After the tasks that the session's end has posted: they use what is destroyed next.
-    state->cluster->Post([closed = std::move(closed)]() mutable { closed.Set(Unit()); });
+    closed.Set(Unit());
   });
   Await(done).status().IgnoreError();
 }

@@ -55,14 +55,14 @@ void RemoteCluster::Open(Link::Options options, ResultCallback<std::shared_ptr<R
     if (!status.ok()) return std::move(done)(status);
     std::move(done)(std::move(session));
   });
-  std::erase_if(all_, [](const auto& known) { return known.expired(); });
-  if (*kept != nullptr) all_.push_back(*kept);
+  std::erase_if(sessions_, [](const auto& known) { return known.expired(); });
+  sessions_.push_back(*kept);
 }
 
 void RemoteCluster::EndSessions() {
   std::promise<void> ended;
   Post([this, &ended] {
-    for (const auto& known : std::exchange(all_, {})) {
+    for (const auto& known : std::exchange(sessions_, {})) {
       if (const auto session = known.lock()) session->End(absl::CancelledError("this process ends"));
     }
     Post([&ended] { ended.set_value(); });  // after the tasks that the sessions' ends have posted
@@ -81,8 +81,6 @@ void RemoteCluster::OpenSession(session::NewSession wanted, ResultCallback<std::
       return std::move(done)(session.status());
     }
     info_ = (*session)->welcome().cluster;
-    absl::erase_if(sessions_, [](const auto& known) { return known.second.expired(); });
-    sessions_[(*session)->id()] = *session;
     std::move(done)(*std::move(session));
   });
 }
@@ -96,8 +94,10 @@ void RemoteCluster::SayRefusal(const absl::Status& refusal) {
 }
 
 std::shared_ptr<RemoteSession> RemoteCluster::Find(SessionId session) {
-  auto found = sessions_.find(session);
-  return found == sessions_.end() ? nullptr : found->second.lock();
+  for (const auto& known : sessions_) {
+    if (auto found = known.lock(); found != nullptr && found->id() == session) return found;
+  }
+  return nullptr;
 }
 
 void RemoteCluster::SetHostCallHandler(SessionId session, std::shared_ptr<session::HostCallHandler> handler) {
@@ -215,10 +215,7 @@ void RemoteCluster::RecordTrace(absl::Duration duration, size_t max_events, Resu
 void RemoteCluster::Observe(ResultCallback<std::shared_ptr<RemoteSession>> done) {
   Link::Options link = LinkOptions("an operator's question");
   link.hello.set_observer(true);
-  Open(std::move(link), [this, done = std::move(done)](absl::StatusOr<std::shared_ptr<RemoteSession>> session) mutable {
-    if (session.ok()) sessions_[(*session)->id()] = *session;
-    std::move(done)(std::move(session));
-  });
+  Open(std::move(link), std::move(done));
 }
 
 // ---- profiles

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "pathways/client/answers.h"
@@ -85,8 +84,7 @@ class RemoteCluster final : public session::Cluster {
   const Link::Environment environment_;
   // As the controller told the last session.
   std::shared_ptr<const session::ClusterInfo> info_ = std::make_shared<const session::ClusterInfo>();
-  absl::flat_hash_map<SessionId, std::weak_ptr<RemoteSession>> sessions_;
-  std::vector<std::weak_ptr<RemoteSession>> all_;  // also those that are being opened, and those of operators' requests
+  std::vector<std::weak_ptr<RemoteSession>> sessions_;  // also those that are being opened, and those of operators' requests
   std::string said_refusal_;
 };
 

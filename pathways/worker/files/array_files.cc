@@ -150,7 +150,8 @@ void ArrayFiles::FreeMemory(SessionId session, int64_t bytes) {
   size_t left = 0;
   for (const auto& [owner, waiters] : waiting_) left += waiters.size();
   for (; left > 0; --left) {
-    const auto next = NextToWait();
+    auto next = waiting_.upper_bound(last_turn_);
+    if (next == waiting_.end()) next = waiting_.begin();
     if (next == waiting_.end() || !HasRoom(next->second.front().bytes)) return;
     last_turn_ = next->first;
     Waiter waiter = std::move(next->second.front());
@@ -159,11 +160,6 @@ void ArrayFiles::FreeMemory(SessionId session, int64_t bytes) {
     arrays_->memory().End();
     std::move(waiter.later)();
   }
-}
-
-std::map<std::string, std::deque<ArrayFiles::Waiter>>::iterator ArrayFiles::NextToWait() {
-  const auto after = waiting_.upper_bound(last_turn_);
-  return after == waiting_.end() ? waiting_.begin() : after;
 }
 
 absl::StatusOr<ArrayFiles::SavingRef> ArrayFiles::ParseSave(const v1::SaveTiles& command) const {

@@ -62,8 +62,6 @@ class ArrayFiles {
   // Takes memory for a copy of a tile. False: `later` runs when there may be room.
   bool TakeMemory(SessionId session, int64_t bytes, absl::AnyInvocable<void() &&> later);
   void FreeMemory(SessionId session, int64_t bytes);
-  // Returns whose turn is next; the end: nobody waits.
-  std::map<std::string, std::deque<Waiter>>::iterator NextToWait();
 
   void Save(const pathways::v1::SaveTiles& command);
   absl::StatusOr<SavingRef> ParseSave(const pathways::v1::SaveTiles& command) const;

@@ -128,7 +128,8 @@ class End final : private FrameChannel::FrameReceiver, private TransferQueue::Re
   WorkerContext context_;
   HostMemory memory_{{}};
   BlockCache blocks_;
-  Staging staging_{&blocks_, int64_t{1} << 30};
+  Accounts accounts_;
+  Staging staging_{&blocks_, int64_t{1} << 30, &accounts_};
   std::map<uint64_t, AlignedBytes> places_;
   std::unique_ptr<PeerConnections> peers_;
   std::unique_ptr<net::Listener> listener_;

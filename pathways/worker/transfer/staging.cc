@@ -42,7 +42,7 @@ absl::Status Staging::SetTotal(Transfer* transfer, int64_t total) {
 }
 
 absl::Status Staging::Reserve(Transfer* transfer) {
-  std::string owner = accounts_ != nullptr ? accounts_->OwnerOf(transfer->session) : absl::StrCat("session ", transfer->session.v);
+  std::string owner = accounts_->OwnerOf(transfer->session);
   const auto held = staged_by_owner_.find(owner);
   const int64_t own = held == staged_by_owner_.end() ? 0 : held->second;
   const int64_t left = limit_bytes_ - staged_bytes_ - transfer->total;

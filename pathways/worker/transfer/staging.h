@@ -36,8 +36,8 @@ class Staging {
  public:
   using Callback = absl::AnyInvocable<void(absl::StatusOr<Bytes>) &&>;
 
-  // `accounts` tells which sessions are of one user; null: each is of its own.
-  Staging(BlockCache* blocks, int64_t limit_bytes, const Accounts* accounts = nullptr)
+  // `accounts` tells which sessions are of one user.
+  Staging(BlockCache* blocks, int64_t limit_bytes, const Accounts* accounts)
       : blocks_(blocks), limit_bytes_(limit_bytes), accounts_(accounts) {}
 
   // `source`: the host that sent the chunk; FailSource fails all transfers of a source.

@@ -51,6 +51,12 @@ absl::string_view AsBytes(const FrameHeader& header) {
   return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));
 }
 
+MessageTag HelloTag(uint64_t uid, const Key& secret) {
+  return {static_cast<int64_t>(uid), secret[0], static_cast<int64_t>(secret[1]), static_cast<int64_t>(secret[2])};
+}
+
+Key KeyIn(const MessageTag& hello) { return {hello.group, static_cast<uint64_t>(hello.op), static_cast<uint64_t>(hello.step)}; }
+
 // Returns another process's reason for an abort. Never returns OK, which would leave receivers waiting.
 absl::Status ReasonOf(const FrameHeader& abort, absl::string_view text) {
   const bool known = abort.tag.step > 0 && abort.tag.step <= static_cast<int64_t>(absl::StatusCode::kUnauthenticated);
@@ -376,10 +382,7 @@ bool Wire::State::Consume(Incoming& from) {
 bool Wire::State::OnFrame(Incoming& from) {
   from.in_payload = false;
   const FrameHeader& header = from.header;
-  if (header.kind == FrameKind::kHello) {
-    const MessageTag& tag = header.tag;
-    return Greet(from, {tag.group, static_cast<uint64_t>(tag.op), static_cast<uint64_t>(tag.step)}, static_cast<uint64_t>(tag.run));
-  }
+  if (header.kind == FrameKind::kHello) return Greet(from, KeyIn(header.tag), static_cast<uint64_t>(header.tag.run));
   if (header.kind == FrameKind::kAbort) {
     MarkAborted(header.tag.run, ReasonOf(header, absl::string_view(from.payload.bytes.get(), from.payload.size)));
     return true;
@@ -476,10 +479,7 @@ absl::Status Wire::Connect(const ProcessAddress& to) {
   absl::StatusOr<Connection> connection = ConnectTo(to);
   FrameHeader hello;
   hello.kind = FrameKind::kHello;
-  hello.tag.run = static_cast<int64_t>(state_->self.uid);
-  hello.tag.group = to.secret[0];
-  hello.tag.op = static_cast<int64_t>(to.secret[1]);
-  hello.tag.step = static_cast<int64_t>(to.secret[2]);
+  hello.tag = HelloTag(state_->self.uid, to.secret);
   absl::Status status = connection.ok() ? connection->Send({AsBytes(hello)}) : connection.status();
   if (!status.ok()) {
     state_->MarkLost(to.uid, std::string(status.message()));

@@ -180,7 +180,7 @@ def test_nobody_on_the_line_can_read_what_crosses_it(network, program):
         run(program, "text")
     assert min(counted["bytes"]) >= len(MARK) * 20000  # half of the array in each direction, by the collective
     assert network.ask("count")["readable"] == [0, 0]
-    # What is not encrypted would have been seen.
+    # The relay counts a packet of plain text.
     say = f"import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{MARK}', ('{network.addresses[1]}', 9))"
     subprocess.run(network.islands[0].enter(sys.executable, "-c", say), check=True)
     assert eventually(lambda: network.ask("count")["readable"] == [1, 0])

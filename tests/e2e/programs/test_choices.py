@@ -110,14 +110,14 @@ def test_the_controller_sends_one_message_for_a_choice_and_hears_no_value(slices
     run(1, X * 2 + 1)
     calls = 10
 
-    def round():
+    def commands_of_a_round():
         before = commands()
         for k in range(calls):
             run(1 + k % 2, X * 2 + 1)
         return sent(before, commands())
 
     # If another process delays a branch, its next calls are expected to take long, and are left to the controller. It measures them anew.
-    rounds = (round() for _ in range(50))
+    rounds = (commands_of_a_round() for _ in range(50))
     for host in next(hosts for hosts in rounds if all(host.get("begin_choice") == calls for host in hosts)):
         assert host.get("fulfil", 0) == 0 and host.get("begin_loop", 0) == 0, host
         assert host.get("execute", 0) == 0, "the hosts begin what is chosen"
