@@ -282,7 +282,9 @@ void ControllerLink::HandleLinkCommand(const v1::Command& command) {
   if (command.has_welcome()) Welcomed(command.welcome());
   if (command.has_resumed()) Resumed(command.resumed());
   if (command.has_given_up()) GivenUp(command.given_up());
+  if (command.has_new_key() && serves()) ShowNewKey();
   if (command.has_certificate()) {
+    if (!next_key_pem_.empty()) key_pem_ = std::exchange(next_key_pem_, "");
     if (absl::Status status = ShowCertificate(command.certificate().chain()); !status.ok()) connection_->Close(status);
   }
   if (command.has_shutdown()) {
@@ -306,6 +308,7 @@ void ControllerLink::Welcomed(const v1::Welcome& welcome) {
   if (!key_.empty()) silence_limit_ = 0.75 * silence_limit_;
   silence_limit_served_ = silence_limit_;
   patience_ = std::max(kPatience, absl::Seconds(std::clamp(welcome.grace_seconds(), 0.0, 1e9)));
+  next_key_pem_.clear();  // of an earlier controller, which did not certify it
   if (absl::Status status = ShowCertificate(welcome.certificate()); !status.ok()) return connection_->Close(status);
   std::optional<Holdings> holdings;
   std::shared_ptr<Functions::Kept> python_processes;
@@ -344,6 +347,20 @@ void ControllerLink::MakeWorker(const v1::Welcome& welcome, Holdings* holdings,
 absl::Status ControllerLink::ShowCertificate(const std::string& chain) {
   if (options_.tls == nullptr || chain.empty()) return absl::OkStatus();
   return options_.tls->Show(chain, key_pem_);
+}
+
+void ControllerLink::ShowNewKey() {
+  if (key_pem_.empty()) return;
+  absl::StatusOr<std::string> key = net::NewKey();
+  absl::StatusOr<std::string> shown = key.ok() ? net::PublicKeyOf(*key) : key.status();
+  if (!shown.ok()) {
+    PW_LOG_WARNING << "this host keeps its key, since it cannot make a new one: " << shown.status().message();
+    return;
+  }
+  next_key_pem_ = *std::move(key);
+  v1::FromWorker message;
+  message.add_events()->mutable_public_key()->set_der(*std::move(shown));
+  stream_->Send(message.SerializeAsString(), {}, net::Lane::kUrgent);
 }
 
 void ControllerLink::AcceptPeer(std::unique_ptr<net::Connection> connection) {

@@ -113,6 +113,7 @@ class ControllerLink {
   void Welcomed(const pathways::v1::Welcome& welcome);
   void MakeWorker(const pathways::v1::Welcome& welcome, Holdings* holdings, std::shared_ptr<Functions::Kept> python_processes);
   absl::Status ShowCertificate(const std::string& chain);
+  void ShowNewKey();
   void Watch(uint64_t connection, absl::Time due);
   void Lost(uint64_t connection, const absl::Status& reason);
   // -- the connection of a Worker is broken
@@ -141,7 +142,8 @@ class ControllerLink {
   Strand* const strand_;
   Timers* const timers_;
   const LinkOptions options_;
-  std::string key_pem_;     // this host's private key; empty: it needs no certificate
+  std::string key_pem_;       // this host's private key; empty: it needs no certificate
+  std::string next_key_pem_;  // shown to the controller, which has not certified it yet; empty: none
   const net::Probe probe_;  // the controller opens it to learn whether it can open our shared memory
   Finished finished_;
   uint64_t generation_ = 0;  // identifies the current connection

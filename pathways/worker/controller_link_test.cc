@@ -43,7 +43,7 @@ TEST_F(LinkTest, ShowsTheCertificateThatItGetsAndTheNextOne) {
   const net::Authority authority = *net::MakeAuthority("a test", absl::Now());
   tls_ = *net::Tls::Create("");
   Start();
-  const std::string key = controller_.events[0].hello().public_key();
+  std::string key = controller_.events[0].hello().public_key();
   const auto certify = [&] {
     return *net::Certify(authority, key, net::Part::kWorker, "hosta", absl::Now(), absl::Now() + absl::Hours(1));
   };
@@ -54,14 +54,21 @@ TEST_F(LinkTest, ShowsTheCertificateThatItGetsAndTheNextOne) {
   Run();
   EXPECT_TRUE(tls_->shows_certificate());
   EXPECT_EQ(tls_->authority(), *net::AuthorityFingerprint(authority.certificate_pem)) << "it has learned whom to trust";
+  command.mutable_new_key();
+  controller_.Send(command);
+  Run();
+  EXPECT_NE(controller_.events.back().public_key().der(), key);
+  const std::string old_chain = certify();
+  key = controller_.events.back().public_key().der();
+  ASSERT_NE(key, "");
   command.mutable_certificate()->set_chain(certify());
   controller_.Send(command);
   Run();
   EXPECT_TRUE(controller_.closed.ok()) << controller_.closed;
-  command.mutable_certificate()->set_chain("nonsense");
+  command.mutable_certificate()->set_chain(old_chain);
   controller_.Send(command);
   Run();
-  EXPECT_FALSE(controller_.closed.ok()) << "a host without a certificate that holds joins again";
+  EXPECT_FALSE(controller_.closed.ok()) << "it is not for the new key: a host without a certificate that holds joins again";
 }
 
 TEST_F(LinkTest, WaitsForAControllerThatIsNotThereYet) {

@@ -202,16 +202,15 @@ void Worker::Dispatch(const v1::Command& command, const Bytes& payload) {
     case v1::Command::kWelcome:
     case v1::Command::kPing:
     case v1::Command::kCertificate:
+    case v1::Command::kNewKey:
     case v1::Command::kResumed:
     case v1::Command::kGivenUp:
     case v1::Command::kShutdown:
     case v1::Command::kAbortLaunch:
     case v1::Command::kDropExecutable:
     case v1::Command::kReleaseOwner:
-    case v1::Command::kMemoryQuery:
-    case v1::Command::kTrace:
     case v1::Command::KIND_NOT_SET:
-      return;  // for the link, from a newer controller, or from one older than housekeeping.proto
+      return;  // for the link, or from a newer controller
   }
 }
 

@@ -87,9 +87,7 @@ void ClusterImpl::MakeMembers() {
       *context_, links_.get(), observation_.get(),
       HostStreams::Events{[this](HostId host) { fabric_->OnBulkWritable(host); },
                           [this](HostId host, const absl::Status& why) { LoseHost(host, why); }, name_of});
-  certificates_ = std::make_unique<HostCertificates>(options_.identity, [this](HostId host, std::string chain) {
-    Command command;
-    command.mutable_certificate()->set_chain(std::move(chain));
+  certificates_ = std::make_unique<HostCertificates>(options_.identity, [this](HostId host, Command command) {
     fabric_->outbox().Add(host, std::move(command));
   });
   members_ = std::make_unique<Membership>(
@@ -156,6 +154,8 @@ absl::Status ClusterImpl::OnHostEvent(HostId host, const Event& event, Bytes pay
       fabric_->SetTakesShared(host);
       members_->Announce();
       break;
+    case Event::kPublicKey:
+      return certificates_->OnPublicKey(host, event.public_key().der());
     case Event::kHoldings:
       return fabric_->holdings().Add(host, event.holdings());
     case Event::kDataflow:
@@ -301,7 +301,6 @@ void ClusterImpl::FillReport(const StatusGatherer::User& user, StatusReport* rep
   report->slices = slices_->Status();
   observation_->AddTo(report);
   if (user.has_value()) return;  // the rest is for operators
-  if (options_.examine_machine) report->machine = options_.examine_machine();
   if (!options_.list_certificates || !options_.wall_clock) return;
   for (const auto& [name, end] : options_.list_certificates())
     report->certificates[name] = absl::ToDoubleSeconds(end - options_.wall_clock());

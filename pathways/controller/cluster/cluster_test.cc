@@ -174,12 +174,17 @@ TEST(ClusterTest, AHostsCertificateIsMadeAnewWhileItRuns) {
   ClusterOptions options = tokens.options();
   options.heartbeat_limit = absl::Hours(40);
   TestCluster t(0, 0, options);
-  FakeWorker& host = t.Add({.name = "a", .island = "i", .devices = 1, .public_key = *net::PublicKeyOf(*net::NewKey())});
+  FakeWorker& host = t.Add({.name = "a",
+                            .island = "i",
+                            .devices = 1,
+                            .public_key = *net::PublicKeyOf(*net::NewKey()),
+                            .next_public_key = *net::PublicKeyOf(*net::NewKey())});
   FakeWorker& without = t.Add({.name = "b", .island = "i", .devices = 1});
   EXPECT_EQ(*net::AuthorityFingerprint(host.welcome.certificate()), tokens.identity().authority());
   for (int hour = 0; hour < 50; ++hour) t.timers.Advance(absl::Hours(1));
   ASSERT_EQ(host.Count(Command::kCertificate), 2);
-  EXPECT_EQ(without.Count(Command::kCertificate), 0);
+  EXPECT_EQ(host.Count(Command::kNewKey), 2);
+  EXPECT_EQ(without.Count(Command::kNewKey), 0);
   std::string renewed;
   for (const Command& command : host.log) {
     if (command.has_certificate()) renewed = command.certificate().chain();

@@ -159,6 +159,12 @@ bool FakeWorker::HandleLink(const Command& command) {
       given_up = command.given_up().reason();
       given_up_by = command.given_up().incarnation();
       return true;
+    case Command::kNewKey: {
+      v1::FromWorker message;
+      message.add_events()->mutable_public_key()->set_der(options_.next_public_key);
+      Send(message);
+      return true;
+    }
     case Command::kShutdown:
     case Command::kCertificate:
       return true;

@@ -46,7 +46,8 @@ class FakeWorker : private net::Connection::Handler {
     std::string process_address = {};  // empty: no programs over several hosts
     std::string token = {};
     std::string kind = "fake";    // of the devices
-    std::string public_key = {};  // to be certified
+    std::string public_key = {};       // to be certified
+    std::string next_public_key = {};  // that it makes when it is asked for one
     std::optional<::pathways::v1::Former> former = {};  // the worker has outlived a controller
     uint64_t epoch = 0;                                 // of that controller
     uint64_t last_launch = 0;

@@ -1,7 +1,10 @@
 // HostCertificates: the certificates by which hosts prove to each other, and to lanes, who they are (docs/security.md). A host
-// that has shown a public key gets one with its Welcome, and a new one long before the old one expires.
+// that has shown a public key gets one with its Welcome. Long before that one expires, the host is asked for a new key, and gets a
+// certificate for it. So nobody can use a key that was stolen from a host for longer than its last certificate is valid.
 //
-// Invariant CF-1: only hosts that have joined and are not lost are certified.
+// Invariants:
+//   CF-1  only hosts that have joined and are not lost are certified
+//   CF-2  after its Welcome, a host gets one certificate for each time that it is asked, and none unasked
 // Strand-confined.
 #pragma once
 
@@ -10,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "pathways/base/ids.h"
 #include "pathways/identity/cluster_identity.h"
@@ -20,23 +24,25 @@ namespace pw::controller {
 class HostCertificates {
  public:
   static constexpr absl::Duration kRenewAfter = absl::Hours(24);
-  using Send = std::function<void(HostId host, std::string chain)>;
+  using Send = std::function<void(HostId host, ::pathways::v1::Command command)>;
 
-  // `identity`, which may be null (no authority), must outlive this. `send` brings a new certificate to its host.
+  // `identity`, which may be null (no authority), must outlive this.
   HostCertificates(identity::ClusterIdentity* identity, Send send) : identity_(identity), send_(std::move(send)) {}
 
   // Certifies the key of a host that joins. Returns the chain; empty: the host wants none, or there is no authority.
   std::string Certify(HostId host, const ::pathways::v1::Hello& hello, absl::Time now);
   void Forget(HostId host) { certified_.erase(host); }
-  void OnTick(absl::Time now);  // sends new certificates to the hosts whose last ones are as old as kRenewAfter
+  // Asks the hosts for new keys whose last certificates are as old as kRenewAfter, and those again that did not answer for as long.
+  void OnTick(absl::Time now);
+  // Certifies the new key of a host, and sends it the certificate. An error, if the host was not asked or this is no key, ends its link.
+  absl::Status OnPublicKey(HostId host, const std::string& public_key);
 
  private:
   struct Certified {
-    std::string public_key;
     std::string host_name;
     absl::Time when;
+    bool asked = false;  // for a new key
   };
-  std::string Make(const Certified& host) const;
 
   identity::ClusterIdentity* const identity_;
   const Send send_;
