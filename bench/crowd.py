@@ -62,7 +62,8 @@ def crowded_cluster():
 
 
 def counts_of(tree, seconds):
-    """Returns ([the results of each user's clients], the controller's memory when they have begun and at the end, in bytes)."""
+    """Returns ([the results of each user's clients], the controller's memory when they have begun and at the end, in bytes, computations that it took for
+    hanging)."""
     results = round(seconds * PER_SECOND)
     with crowded_cluster() as (command, address, users):
         crowd = subprocess.Popen([tree / "crowd" / "crowd", address, str(CLIENTS), str(results), *users], env=command.env, stdin=subprocess.PIPE,
@@ -73,21 +74,21 @@ def counts_of(tree, seconds):
                 pass
             begun = _sides.resident_bytes(pid)
             line = crowd.stdout.readline()
-            ended = _sides.resident_bytes(pid)
+            ended, hangs = _sides.resident_bytes(pid), command("status")["hangs_named"]
         finally:
             crowd.kill()
             crowd.communicate()
     counts = [int(word) for word in line.split()]
     if sum(counts) != results:
         raise RuntimeError("the crowd has ended before it had all results; see its standard error")
-    return [counts[at:at + CLIENTS] for at in range(0, len(counts), CLIENTS)], begun, ended
+    return [counts[at:at + CLIENTS] for at in range(0, len(counts), CLIENTS)], begun, ended, hangs
 
 
 def measure_crowd(tree, seconds):
-    of_users, begun, ended = counts_of(tree, seconds)
+    of_users, begun, ended, hangs = counts_of(tree, seconds)
     weights = [min(weight, MOST) for weight in USERS.values()]
     one = sum(map(sum, of_users)) / (CLIENTS * sum(weights))  # the share of a client of weight 1
-    return {"seconds": seconds, "results": dict(zip(USERS, of_users)), "controller_bytes": [begun, ended],
+    return {"seconds": seconds, "results": dict(zip(USERS, of_users)), "controller_bytes": [begun, ended], "hangs_named": hangs,
             "users_off": max(abs(sum(counts) / (CLIENTS * one * weight) - 1) for counts, weight in zip(of_users, weights)),
             "clients_off": max(abs(count / (one * weight) - 1) for counts, weight in zip(of_users, weights) for count in counts)}
 
@@ -130,6 +131,7 @@ def main():
           f"{100 * crowd['clients_off']:.2f} %; the controller's memory {begun / 1e6:.0f} MB at the begin, {ended / 1e6:.0f} MB at the end")
     targets = [_report.target("results of a user off its weight", crowd["users_off"], SHARE_LIMIT),
                _report.target("results of a client off its weight", crowd["clients_off"], SHARE_LIMIT),
+               _report.target("computations of the crowd taken for hanging", crowd["hangs_named"], 0),
                *(_report.target(f"p99 of a decoder beside a trainer, {name}, / one computation of each", row["beside"]["p99_us"] / row["floor_us"], 1.5)
                  for name, row in decode.items() if name != "equal shares")]
     _report.finish(args, "crowd", {"crowd": crowd, "decode": decode}, targets)

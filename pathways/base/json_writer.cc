@@ -1,5 +1,6 @@
 #include "pathways/base/json_writer.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -7,6 +8,17 @@
 #include "pathways/base/utf8.h"
 
 namespace pw {
+namespace {
+
+// Returns the length of the beginning that is written as it is: printable ASCII.
+size_t PlainLength(std::string_view text) {
+  size_t length = 0;
+  while (length < text.size() && text[length] >= 0x20 && text[length] < 0x7F && text[length] != '"' && text[length] != '\\')
+    ++length;
+  return length;
+}
+
+}  // namespace
 
 void JsonWriter::Separate() {
   if (needs_comma_) text_ += ',';
@@ -37,8 +49,12 @@ JsonWriter& JsonWriter::String(std::string_view value) {
   Separate();
   text_ += '"';
   while (!value.empty()) {
+    size_t length = PlainLength(value);
+    text_ += value.substr(0, length);
+    value.remove_prefix(length);
+    if (value.empty()) break;
     const char c = value[0];
-    size_t length = 1;
+    length = 1;
     if (c == '"' || c == '\\') {
       text_ += '\\';
       text_ += c;
@@ -67,8 +83,8 @@ JsonWriter& JsonWriter::Int(int64_t value) {
 JsonWriter& JsonWriter::Number(double value) {
   Separate();
   char number[40];
-  std::snprintf(number, sizeof(number), "%.6g", value);
-  text_ += std::isfinite(value) ? number : "null";
+  const std::to_chars_result end = std::to_chars(number, number + sizeof(number), value, std::chars_format::general, 6);
+  text_ += std::isfinite(value) ? std::string_view(number, end.ptr) : "null";
   return *this;
 }
 

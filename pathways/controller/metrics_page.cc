@@ -29,14 +29,14 @@ struct NamedHost {
 
 std::map<IslandId, std::string> IslandNames(const StatusReport& report) {
   std::map<IslandId, std::string> names;
-  for (const resource::Island& island : report.topology.islands) names[island.id] = island.name;
+  for (const resource::Island& island : report.topology->islands) names[island.id] = island.name;
   return names;
 }
 
 std::vector<NamedHost> NamedHosts(const StatusReport& report) {
   std::map<IslandId, std::string> islands = IslandNames(report);
   std::vector<NamedHost> hosts;
-  for (const resource::Host& host : report.topology.hosts) {
+  for (const resource::Host& host : report.topology->hosts) {
     const auto status = report.hosts.find(host.id);
     if (status == report.hosts.end()) continue;  // it is about to be admitted
     hosts.push_back({&host, &status->second, {{"island", islands[host.island]}, {"host", host.name}}});
@@ -60,13 +60,13 @@ void AddCluster(const StatusReport& report, MetricsText* text) {
   text->Gauge("pathways_hosts", "Hosts that have joined, by state (docs/status.md).");
   for (const auto& [state, count] : states) text->Value({{"state", state}}, count);
   text->Gauge("pathways_devices", "Devices of the hosts that have joined.")
-      .Value(static_cast<double>(report.topology.devices.size()));
+      .Value(static_cast<double>(report.topology->devices.size()));
   text->Gauge("pathways_clients", "Connected sessions of programs.").Value(static_cast<double>(report.clients.size()));
   text->Counter("pathways_grants_total", "Computations granted to devices.").Value(static_cast<double>(report.granted));
   text->Gauge("pathways_hangs", "Computations that take far longer than was predicted.")
       .Value(static_cast<double>(report.hangs.size()));
   text->Counter("pathways_hangs_total", "Computations that were found to hang, since the controller started.")
-      .Value(static_cast<double>(report.hangs_named));
+      .Value(static_cast<double>(report.hangs_named.value_or(0)));
   text->Counter("pathways_translated_programs_total", "Programs of newer clients that were translated and compiled.")
       .Value(static_cast<double>(report.translated_programs));
   text->Counter("pathways_controller_array_bytes_total", "Bytes of clients' arrays that have passed through the controller.")
@@ -122,7 +122,7 @@ void AddHosts(const std::vector<NamedHost>& hosts, MetricsText* text) {
   text->Counter("pathways_host_commands_total", "Commands sent to the host, by kind.");
   for (const NamedHost& one : hosts) {
     for (const auto& [kind, count] : one.status->commands)
-      text->Value(With(one.labels, "kind", kind), static_cast<double>(count));
+      text->Value(With(one.labels, "kind", std::string(kind)), static_cast<double>(count));
   }
 }
 
@@ -165,7 +165,7 @@ void AddDevices(const StatusReport& report, const std::vector<NamedHost>& hosts,
   std::vector<Value> values;
   std::map<HostId, const NamedHost*> by_id;
   for (const NamedHost& one : hosts) by_id[one.host->id] = &one;
-  for (const resource::Device& device : report.topology.devices) {
+  for (const resource::Device& device : report.topology->devices) {
     const auto found = by_id.find(device.host);
     if (found == by_id.end() || !found->second->status->metrics.has_value()) continue;
     const auto& memory = found->second->status->metrics->memory();

@@ -15,22 +15,24 @@ StatusReport ReportOfTwoHosts() {
   report.platform_name = "cpu";
   report.policy = "share";
   report.granted = 17;
-  report.topology.islands = {{.id = IslandId(0), .name = "rack1", .hosts = {HostId(0), HostId(1)}}};
+  resource::Snapshot topology;
+  topology.islands = {{.id = IslandId(0), .name = "rack1", .hosts = {HostId(0), HostId(1)}}};
   for (uint32_t i : {0u, 1u}) {
     resource::Host host;
     host.id = HostId(i);
     host.island = IslandId(0);
     host.name = i == 0 ? "one" : "t\"wo";
-    report.topology.hosts.push_back(host);
+    topology.hosts.push_back(host);
     resource::Device device;
     device.id = DeviceId(i);
     device.host = HostId(i);
-    report.topology.devices.push_back(device);
+    topology.devices.push_back(device);
   }
+  report.topology = std::make_shared<resource::Snapshot>(topology);
   HostStatus& one = report.hosts[HostId(0)];
   one.state = "up";
   one.bytes_sent = 4096;
-  one.commands["execute"] = 12;
+  one.commands = {{"execute", 12}};
   one.health.emplace().set_memory_waits(3);
   auto& machine = one.examination.emplace();
   machine.set_disk_free_bytes(3);

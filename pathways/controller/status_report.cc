@@ -1,5 +1,8 @@
 #include "pathways/controller/status_report.h"
 
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
 #include "pathways/base/json_writer.h"
 
 namespace pw::controller {
@@ -7,7 +10,7 @@ namespace {
 
 void WriteIslands(const StatusReport& report, JsonWriter& json) {
   json.Key("islands").BeginArray();
-  for (const resource::Island& island : report.topology.islands) {
+  for (const resource::Island& island : report.topology->islands) {
     json.BeginObject().Key("id").Int(island.id.v).Key("name").String(island.name).Key("hosts").BeginArray();
     for (HostId host : island.hosts) json.Int(host.v);
     json.EndArray().EndObject();
@@ -109,10 +112,9 @@ void WriteDevice(const resource::Device& device, const HostStatus& host, JsonWri
         .Key("limit_bytes")
         .Int(memory.limit_bytes());
     json.Key("used_by_client").BeginObject();
-    for (const auto& [session, bytes] :
-         std::map<uint64_t, int64_t>(memory.used_by_session().begin(), memory.used_by_session().end())) {
-      json.Key(std::to_string(session)).Int(bytes);
-    }
+    absl::InlinedVector<std::pair<uint64_t, int64_t>, 8> used(memory.used_by_session().begin(), memory.used_by_session().end());
+    std::sort(used.begin(), used.end());
+    for (const auto& [session, bytes] : used) json.Key(std::to_string(session)).Int(bytes);
     json.EndObject().EndObject();
   }
   json.EndObject();
@@ -209,9 +211,9 @@ std::string ToJson(const StatusReport& report) {
   WriteController(report, json);
   WriteIslands(report, json);
   json.Key("hosts").BeginArray();
-  for (const resource::Host& host : report.topology.hosts) WriteHost(host, status_of(host.id), json);
+  for (const resource::Host& host : report.topology->hosts) WriteHost(host, status_of(host.id), json);
   json.EndArray().Key("devices").BeginArray();
-  for (const resource::Device& device : report.topology.devices) WriteDevice(device, status_of(device.host), json);
+  for (const resource::Device& device : report.topology->devices) WriteDevice(device, status_of(device.host), json);
   json.EndArray().Key("clients").BeginArray();
   for (const ClientStatus& client : report.clients) WriteClient(client, json);
   json.EndArray().Key("waiting_clients").BeginArray();
@@ -221,7 +223,9 @@ std::string ToJson(const StatusReport& report) {
   }
   json.EndArray().Key("slices").BeginArray();
   for (const SliceStatus& slice : report.slices) WriteSlice(slice, json);
-  json.EndArray().Key("hangs").BeginArray();
+  json.EndArray();
+  if (report.hangs_named.has_value()) json.Key("hangs_named").Int(static_cast<int64_t>(*report.hangs_named));
+  json.Key("hangs").BeginArray();
   for (const HangStatus& hang : report.hangs) WriteHang(hang, json);
   json.EndArray();
   WriteEvents(report, json);

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "pathways/base/ids.h"
@@ -29,7 +32,7 @@ struct HostStatus {
   uint64_t bytes_received = 0;
   uint64_t frames_sent = 0;
   uint64_t frames_received = 0;
-  std::map<std::string, uint64_t> commands;            // by kind
+  std::vector<std::pair<std::string_view, uint64_t>> commands;  // how many of each kind; the kinds' names are constants
   std::optional<::pathways::v1::HealthReport> health;  // the last one; none: not received yet
   double seconds_since_health = 0;
   std::optional<::pathways::v1::MetricsReport> metrics;    // none: the host did not answer in time
@@ -111,7 +114,7 @@ struct StatusReport {
   uint64_t granted = 0;
   int64_t translated_programs = 0;
   int64_t array_bytes = 0;  // that have passed through the controller
-  resource::Snapshot topology;
+  std::shared_ptr<const resource::Snapshot> topology = std::make_shared<resource::Snapshot>();
   std::map<HostId, HostStatus> hosts;
   std::vector<ClientStatus> clients;
   std::vector<WaitingClientStatus> waiting_clients;
@@ -119,7 +122,7 @@ struct StatusReport {
   std::optional<::pathways::v1::Examination> machine;  // the controller's own; none: not known, or not for the asker
   std::map<std::string, double> certificates;          // seconds until the controller's end, by their names
   std::vector<HangStatus> hangs;
-  uint64_t hangs_named = 0;  // since the controller started
+  std::optional<uint64_t> hangs_named;  // how many, since the controller started; none: not for the asker
   absl::Time now;
   std::vector<ClusterEvent> events;  // the oldest first
 };

@@ -186,9 +186,10 @@ void Outbox::CountRun(HostId host) {
   if (auto it = hosts_.find(host); it != hosts_.end()) ++it->second.counters.runs;
 }
 
-CommandCounters Outbox::counters(HostId host) const {
+const CommandCounters& Outbox::counters(HostId host) const {
+  static const CommandCounters kNone;
   auto it = hosts_.find(host);
-  return it == hosts_.end() ? CommandCounters{} : it->second.counters;
+  return it == hosts_.end() ? kNone : it->second.counters;
 }
 
 }  // namespace pw::dispatch

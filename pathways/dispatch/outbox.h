@@ -81,7 +81,7 @@ class Outbox {
   void CountProgram(HostId host);
   void CountRun(HostId host);
   // Returns zeros for an unknown host.
-  CommandCounters counters(HostId host) const;
+  const CommandCounters& counters(HostId host) const;
 
  private:
   struct Frame {

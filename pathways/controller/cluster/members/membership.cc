@@ -111,15 +111,17 @@ void Membership::AddTo(StatusReport* report) const {
   Fabric& fabric = *parts_.fabric;
   report->platform_name = info_->platform_name;
   report->stablehlo_version = info_->stablehlo_version;
-  report->topology = fabric.topology().TakeSnapshot();
+  if (snapshot_ == nullptr || snapshot_->epoch != fabric.topology().epoch())
+    snapshot_ = std::make_shared<const resource::Snapshot>(fabric.topology().TakeSnapshot());
+  report->topology = snapshot_;
   for (const auto& [host, hello] : hosts_) {
     HostStatus& status = report->hosts[host];
     status.pid = hello.pid();
     status.ops_in_flight = static_cast<int64_t>(fabric.ops().CountFor(host));
-    const dispatch::CommandCounters sent = fabric.outbox().counters(host);
+    const dispatch::CommandCounters& sent = fabric.outbox().counters(host);
     for (const auto& [kind, count] : sent.commands)
-      status.commands[Command::descriptor()->FindFieldByNumber(kind)->name()] = count;
-    if (sent.runs > 0) status.commands["run_program"] = sent.runs;
+      status.commands.emplace_back(Command::descriptor()->FindFieldByNumber(kind)->name(), count);
+    if (sent.runs > 0) status.commands.emplace_back("run_program", sent.runs);
   }
 }
 

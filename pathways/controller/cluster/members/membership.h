@@ -77,6 +77,7 @@ class Membership {
   const Parts parts_;
   const std::function<void()> topology_changed_;
   std::map<HostId, ::pathways::v1::Hello> hosts_;
+  mutable std::shared_ptr<const resource::Snapshot> snapshot_;  // of an epoch of the topology; null: not asked for yet
   std::shared_ptr<const ClusterInfo> info_ = std::make_shared<const ClusterInfo>();
 };
 

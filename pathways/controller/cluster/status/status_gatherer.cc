@@ -58,6 +58,7 @@ void StatusGatherer::OnAnswer(const std::shared_ptr<Asked>& asked) {
 
 void StatusGatherer::Keep(const Asked& asked) {
   const absl::Time now = context_.Now();
+  if (asked.examine && context_.options().examine_machine) own_machine_ = context_.options().examine_machine();
   for (const auto& [host, examination] : asked.examinations) {
     Examined& examined = machines_[host];
     examined = {now, examination};
@@ -71,6 +72,7 @@ StatusReport StatusGatherer::MakeReport(const Asked& asked) const {
   StatusReport report;
   sources_.fill(asked.user, &report);
   AddAnswers(asked, &report);
+  if (!asked.user.has_value()) report.machine = own_machine_;  // only for operators
   if (asked.user.has_value()) HideOthers([&](SessionId session) { return !sources_.is_of(session, *asked.user); }, &report);
   return report;
 }
@@ -97,6 +99,7 @@ void StatusGatherer::AddAnswers(const Asked& asked, StatusReport* report) const 
 
 void HideOthers(const std::function<bool(SessionId)>& is_others, StatusReport* report) {
   std::erase_if(report->slices, [&](const SliceStatus& slice) { return is_others(slice.client); });
+  report->hangs_named = std::nullopt;
   std::erase_if(report->hangs, [&](const HangStatus& hang) { return is_others(hang.client); });
   std::erase_if(report->events,
                 [&](const ClusterEvent& event) { return event.client != SessionId{} && is_others(event.client); });

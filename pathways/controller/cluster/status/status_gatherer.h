@@ -2,7 +2,7 @@
 // of the controller fill in, and removes from it what the asker must not see.
 //
 // Hosts that do not answer within ClusterOptions::status_timeout are reported without their answers. A request that does not make the hosts examine their
-// machines gets the last examination of each host if it is younger than kExaminedFor.
+// machines gets the last examination of each host if it is younger than kExaminedFor. The controller examines its own machine together with them.
 //
 // Invariant GS-1: a user who asks learns nothing of other users' clients, slices and computations, except that devices are in use.
 // Strand-confined.
@@ -35,7 +35,7 @@ class StatusGatherer {
   StatusGatherer(ClusterContext context, Housekeeping* housekeeping, Sources sources)
       : context_(std::move(context)), housekeeping_(housekeeping), sources_(std::move(sources)) {}
 
-  // `examine`: the hosts examine their machines for it, too. `done` runs once, in a task of its own, if the cluster lives.
+  // `examine`: the hosts and the controller examine their machines for it, too. `done` runs once, in a task of its own, if the cluster lives.
   void Gather(User user, bool examine, ResultCallback<StatusReport> done);
   // Returns the time since the hosts were last asked for examinations.
   absl::Duration examined_ago() const { return context_.Now() - examined_; }
@@ -58,6 +58,7 @@ class StatusGatherer {
   const Sources sources_;
   absl::Time examined_ = absl::InfinitePast();
   std::map<HostId, Examined> machines_;
+  std::optional<::pathways::v1::Examination> own_machine_;  // the last one; none: not examined, or not known
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
