@@ -62,12 +62,16 @@ void RemoteCluster::Open(Link::Options options, ResultCallback<std::shared_ptr<R
 void RemoteCluster::EndSessions() {
   std::promise<void> ended;
   Post([this, &ended] {
-    for (const auto& known : std::exchange(sessions_, {})) {
-      if (const auto session = known.lock()) session->End(absl::CancelledError("this process ends"));
-    }
+    EndSessionsHere();
     Post([&ended] { ended.set_value(); });  // after the tasks that the sessions' ends have posted
   });
   ended.get_future().wait();
+}
+
+void RemoteCluster::EndSessionsHere() {
+  for (const auto& known : std::exchange(sessions_, {})) {
+    if (const auto session = known.lock()) session->End(absl::CancelledError("this process ends"));
+  }
 }
 
 void RemoteCluster::OpenSession(session::NewSession wanted, ResultCallback<std::shared_ptr<session::Session>> done) {

@@ -65,6 +65,8 @@ class RemoteCluster final : public session::Cluster {
   // Ends all sessions, also those that are being opened. Returns when nothing of them uses the environment, whose parts may then be destroyed. Not
   // called on the strand.
   void EndSessions();
+  // Does the same on the strand. The sessions' ends post tasks; then those may still use the environment.
+  void EndSessionsHere();
   // Makes, lists or revokes tokens; answers text (session.proto, TokenQuestion).
   void AskTokens(const ::pathways::v1::TokenQuestion& question, session::ResultCallback<std::string> done);
   // Changes or shows the limits of users; answers JSON (session.proto, QuotaQuestion).

@@ -41,6 +41,7 @@ Client::Client(Network* network, Process* process, const std::string& controller
 
 Client::~Client() {
   Disconnect();
+  cluster_.EndSessionsHere();  // also one that is being opened
   strand_.DropQueued();  // its tasks may hold the last reference to a session
 }
 

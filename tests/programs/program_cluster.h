@@ -91,7 +91,10 @@ class ProgramCluster : public controller::TestCluster {
     session = nullptr;
     Run();
     for (auto& worker : real) {
-      if (worker != nullptr) worker->Stop();
+      if (worker == nullptr) continue;
+      worker->runtime().ReleaseHeld();  // what a device has begun holds its buffers
+      Run();
+      worker->Stop();
     }
     Run();
     cluster->Stop("the test ends", false, [] {});

@@ -20,6 +20,9 @@ FakeSession::~FakeSession() {
     cluster_->Post(
         [admitted = std::move(admitted)]() mutable { std::move(admitted)(absl::CancelledError("the session has ended")); });
   }
+  for (auto& [handle, array] : arrays) {
+    if (array.data != nullptr) array.data->waiters.clear();  // they may hold the data
+  }
   cluster_->sessions.erase(id_.v);
 }
 
