@@ -35,6 +35,17 @@ def serve_and_exit(side, out, greeting, keep_errors=False, end=lambda: None):
 DEPTH = 16
 
 
+def latencies(call, calls):
+    """Returns the times of single calls, {p50_us, p99_us}."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e6)
+    times.sort()
+    return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
+
+
 def timed_calls(function, value, calls, depth, wait, finish=None):
     """Times calls value = function(value) with `depth` of them in flight; returns {per_s, calling_us, waiting_us}, the last two per call, at the
     caller. When the queue is full, it waits for the older half. Emptying the queue each time would measure latency instead of throughput. When

@@ -249,26 +249,20 @@ class Bench:
 
     def latency(self, program, calls):
         f, y = self._program(program)
-        times = []
-        for _ in range(calls):
-            start = time.perf_counter()
-            self.jax.block_until_ready(f(y))
-            times.append((time.perf_counter() - start) * 1e6)
-        times.sort()
-        return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
+        return _answers.latencies(lambda: self.jax.block_until_ready(f(y)), calls)
 
     def decode(self, program, calls):
         """Measures a loop that reads each result before the next call, as a decoder reads its token."""
-        y = self._program(program)[1]
-        f, times = self.functions[program], []
-        for _ in range(calls):
-            start = time.perf_counter()
+        f, y = self._program(program)
+
+        def token():
+            nonlocal y
             y = f(y)
             self.np.asarray(y)
-            times.append((time.perf_counter() - start) * 1e6)
+
+        times = _answers.latencies(token, calls)
         self.values[program] = y
-        times.sort()
-        return {"p50_us": times[len(times) // 2], "p99_us": times[len(times) * 99 // 100]}
+        return times
 
     def up(self, mib, watch=None):
         """Uploads an array to a device and waits until it is ready. Uses a different array each time, so nothing is reused. watch: {name: process}
@@ -335,6 +329,61 @@ class Bench:
         version, tree = pw.published("bench", like, newer_than=newer_than)
         self.jax.block_until_ready(tree)
         return {"seconds": time.perf_counter() - start, "version": version, "bytes": sum(y.nbytes for y in tree)}
+
+    def _host_function(self):
+        """Returns (a colocated function that returns its argument, its argument)."""
+        if "host" not in self.functions:
+            from jax.experimental import colocated_python
+
+            device = self.jax.devices()[0]
+            at = self.jax.sharding.SingleDeviceSharding(device)
+            same = colocated_python.colocated_python(lambda value: value)
+            self.functions["host"] = same.specialize(out_specs_fn=lambda value: self.jax.ShapeDtypeStruct((), self.np.int32, sharding=at))
+            self.values["host"] = self.jax.device_put(self.np.int32(0), device)
+        return self.functions["host"], self.values["host"]
+
+    def host_latency(self, calls):
+        """Measures single calls of a function on the host."""
+        f, y = self._host_function()
+        return _answers.latencies(lambda: self.jax.block_until_ready(f(y)), calls)
+
+    def host_rate(self, calls, depth):
+        """Returns calls per second of a function on the host, with at most `depth` in flight."""
+        f, y = self._host_function()
+        return {"per_s": _answers.timed_calls(f, y, calls, depth, self.jax.block_until_ready)["per_s"]}
+
+    def feed(self, fed, mib, loops, steps):
+        """Measures a step that computes on one device and sums a batch. fed: pw.data makes each batch; else the steps get four batches in turn, which are no
+        nearer to the processor than new ones."""
+        import pathways as pw
+
+        jax, np = self.jax, self.np
+        if "feed" not in self.functions:
+            def read(part, parts):
+                import tempfile
+
+                with tempfile.TemporaryFile() as file:  # in the page cache
+                    for batch in range(4):
+                        np.full(mib << 18, batch, np.float32).tofile(file)
+                    while True:
+                        file.seek(0)
+                        for _ in range(4):
+                            yield np.fromfile(file, np.float32, mib << 18)
+
+            work, y = self._make_work(loops, 0)
+            self.functions["feed"] = jax.jit(lambda y, batch: (work(y), batch.sum()))
+            self.values["feed"] = y
+            self.kept = pw.data(read, jax.sharding.SingleDeviceSharding(jax.devices()[0]), prefetch=2)
+            self.values["batches"] = list(itertools.islice(self.kept, 4))
+        step, y = self.functions["feed"], self.values["feed"]
+        batches = self.kept if fed else itertools.cycle(self.values["batches"])
+        y, last = step(y, next(batches))
+        start = time.perf_counter()
+        for _ in range(steps):
+            y, total = step(y, next(batches))
+            last, _ = total, last.block_until_ready()  # a loop that reads each step's loss while the next one computes
+        jax.block_until_ready((y, total))
+        return {"step_ms": (time.perf_counter() - start) / steps * 1e3}
 
     def hold(self, count):
         """Makes `count` live arrays of a few bytes, each by one computation."""

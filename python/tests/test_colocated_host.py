@@ -1,5 +1,6 @@
 """The process that runs colocated functions on a host (pathways/_colocated/host.py), with this test in the place of its worker."""
 
+import fcntl
 import json
 import os
 import socket
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from pathways._colocated import envelope, wire
+from pathways._colocated.lent_files import LentFiles
 
 jax = pytest.importorskip("jax")
 if jax.__version_info__ < (0, 9, 1):
@@ -257,6 +259,7 @@ def test_a_message_of_any_size_comes_back_as_it_was():
     sender = object.__new__(wire.Connection)
     receiver = object.__new__(wire.Connection)
     sender._socket, receiver._socket = ours, theirs
+    sender._files = LentFiles()
     for size in (0, 1, 63, 64, 65, 3000, 4000, 4096, 100_000):
         parts = [np.arange(size, dtype=np.uint8), np.zeros(0, np.uint8), np.full(7, 9, np.uint8)]
         thread = threading.Thread(target=sender.send, args=({"done": size}, parts))
@@ -264,6 +267,40 @@ def test_a_message_of_any_size_comes_back_as_it_was():
         header, received = receiver.receive()
         thread.join()
         assert header["done"] == size and [bytes(part) for part in received] == [part.tobytes() for part in parts]
+
+
+def _lent(files, size):
+    """Lends a file. Returns (its inode, the descriptor that its reader has got)."""
+    with files.borrow(size) as (file, lend):
+        return os.fstat(file).st_ino, os.dup(lend())
+
+
+def test_a_file_is_written_again_only_when_its_reader_has_left_it():
+    files = LentFiles()
+    first, reader = _lent(files, 10_000)
+    second, other = _lent(files, 10_000)
+    assert second != first, "the first one has a reader"
+    own = os.open(f"/proc/self/fd/{reader}", os.O_RDONLY)  # as the worker opens what it has got
+    fcntl.flock(own, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    os.close(reader)
+    assert _lent(files, 10_000)[0] not in (first, second)
+    os.close(own)
+    assert _lent(files, 9_000)[0] == first
+    os.close(other)
+    assert _lent(files, 100)[0] not in (first, second), "it is far smaller"
+
+
+def test_memory_of_files_is_kept_up_to_a_limit_and_until_it_is_trimmed(monkeypatch):
+    monkeypatch.setattr(LentFiles, "MOST_BYTES", 20_000)
+    files = LentFiles()
+    readers = [_lent(files, 8_000)[1] for _ in range(3)]
+    assert len(files._kept) == 2, "the oldest is closed; its reader still has it"
+    assert os.fstat(readers[0]).st_size == 8_000
+    files.trim()
+    assert files._kept == []
+    with pytest.raises(OSError), files.borrow(8_000):
+        raise OSError("the socket is closed")
+    assert files._kept == []
 
 
 def test_strings_are_written_as_jaxlib_reads_them():

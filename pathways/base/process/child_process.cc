@@ -55,15 +55,23 @@ class SpawnSetup {
   posix_spawnattr_t attributes_;
 };
 
-// Returns this process's environment without these variables.
-std::vector<char*> Environment(const std::vector<std::string>& without) {
+// Returns whether the text, NAME=VALUE, is of the variable.
+bool IsOf(std::string_view text, std::string_view name) {
+  return text.size() > name.size() && text.substr(0, name.size()) == name && text[name.size()] == '=';
+}
+
+// Returns this process's environment without some variables, and with others that it does not have.
+std::vector<char*> Environment(const std::vector<std::string>& without, const std::vector<std::string>& with) {
   std::vector<char*> kept;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text(*variable);
-    const bool dropped = std::any_of(without.begin(), without.end(), [text](const std::string& name) {
-      return text.size() > name.size() && text.substr(0, name.size()) == name && text[name.size()] == '=';
-    });
+    const bool dropped =
+        std::any_of(without.begin(), without.end(), [variable](const std::string& name) { return IsOf(*variable, name); });
     if (!dropped) kept.push_back(*variable);
+  }
+  for (const std::string& more : with) {
+    const std::string_view name = std::string_view(more).substr(0, more.find('='));
+    const bool inherited = std::any_of(kept.begin(), kept.end(), [name](const char* variable) { return IsOf(variable, name); });
+    if (!inherited) kept.push_back(const_cast<char*>(more.c_str()));
   }
   kept.push_back(nullptr);
   return kept;
@@ -85,7 +93,7 @@ absl::Status ChildProcess::Start() {
   std::vector<char*> words;
   for (const std::string& word : options_.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  std::vector<char*> environment = Environment(options_.without);
+  std::vector<char*> environment = Environment(options_.without, options_.with);
   const SpawnSetup setup(ends[1]);
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, words[0], setup.actions(), setup.attributes(), words.data(), environment.data());

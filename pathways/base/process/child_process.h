@@ -26,6 +26,7 @@ class ChildProcess {
     std::vector<std::string> command;       // the first is searched for in PATH
     int64_t address_space_bytes = 0;        // 0: no limit
     std::vector<std::string> without = {};  // environment variables that the child does not inherit
+    std::vector<std::string> with = {};     // NAME=VALUE of variables that the child gets in addition, unless it inherits one of that name
   };
 
   explicit ChildProcess(Options options) : options_(std::move(options)) {}

@@ -72,6 +72,15 @@ TEST(ChildProcessTest, InheritsNoDescriptors) {
   close(open_here);
 }
 
+TEST(ChildProcessTest, ItGetsVariablesThatItDoesNotInherit) {
+  ASSERT_EQ(setenv("PW_TEST_INHERITED", "a", 1), 0);
+  ChildProcess::Options options = Shell("printf $PW_TEST_INHERITED$PW_TEST_MORE");
+  options.with = {"PW_TEST_INHERITED=b", "PW_TEST_MORE=c"};
+  ChildProcess child(options);
+  ASSERT_TRUE(child.EnsureRunning().ok());
+  EXPECT_EQ(ReadText(child, 2), "ac");
+}
+
 TEST(ChildProcessTest, ItsMemoryIsLimited) {
   ChildProcess child({{"sh", "-c", "read line; ulimit -v"}, int64_t{512} << 20});
   ASSERT_TRUE(child.EnsureRunning().ok());

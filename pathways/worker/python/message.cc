@@ -10,6 +10,7 @@
 #include "pathways/base/status_code.h"
 #include "pathways/base/status_macros.h"
 #include "pathways/json/json.h"
+#include "pathways/net/prefault_pages.h"
 #include "pathways/net/sockets/file_socket.h"
 
 namespace pw::worker {
@@ -110,10 +111,12 @@ absl::StatusOr<PythonMessage> ReadPacket(std::string packet, net::Fd file) {
     return ReadMessage(bytes);
   }
   uint64_t size = 0;
-  if (packet.front() != 'F' || !file.valid() || !absl::SimpleAtoi(absl::string_view(packet).substr(1), &size) ||
+  const bool leased = packet.front() == 'L';
+  if ((packet.front() != 'F' && !leased) || !file.valid() || !absl::SimpleAtoi(absl::string_view(packet).substr(1), &size) ||
       size > kMostMessageBytes)
     return absl::InvalidArgumentError("a packet is neither a message nor a file");
-  PW_ASSIGN_OR_RETURN(const Bytes bytes, net::OpenPassed(std::move(file), {0, size, false}, false));
+  PW_ASSIGN_OR_RETURN(const Bytes bytes, net::OpenPassed(std::move(file), {0, size, leased}, false));
+  net::PrefaultForReading(bytes.data(), bytes.size());  // here, and not in the computation that reads them
   return ReadMessage(bytes);
 }
 

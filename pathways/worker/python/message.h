@@ -6,8 +6,9 @@
 //   parts     each on the next 64-byte boundary of the message
 //
 // A message travels in one packet of a FileSocket. The packet of a small message is a byte 'M' and the message. The packet of a
-// large one is a byte 'F' and the size in decimal, with an open file that holds the message. So the bytes of arrays are copied
-// into memory that both processes map, and through no socket.
+// large one is a byte 'F' or 'L' and the size in decimal, with an open file that holds the message. So the bytes of arrays are copied
+// into memory that both processes map, and through no socket. A file of 'L' is leased (shared_memory.h): the process writes it again when the
+// worker maps it no more.
 //
 //   worker -> Python   {"load":f,"name":text,"inputs":[[device,..],..],"outputs":[[device,..],..],"bytes":[n]}    part: the function's text;
 //                      with "bound":[[device,physical],..] if the text names devices of virtual slices

@@ -1,5 +1,10 @@
 #include "pathways/worker/python/message.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +55,21 @@ TEST(PythonMessageTest, ResultsAreReadAsTheyWereWritten) {
   EXPECT_EQ(whole->number, 12u);
   ASSERT_EQ(whole->parts.size(), 1u);
   EXPECT_EQ(whole->parts[0].view(), "abc");
+}
+
+TEST(PythonMessageTest, ALeasedFileIsLockedWhileItsResultsLive) {
+  const std::string message = Message("{\"done\":12,\"bytes\":[3]}", "abc");
+  const net::Fd file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(file.get(), 100'000), 0);
+  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  ASSERT_EQ(::pwrite(file.get(), message.data(), message.size(), 0), static_cast<ssize_t>(message.size()));
+  const auto is_free = [&] { return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && ::flock(file.get(), LOCK_UN) == 0; };
+  auto read = ReadPacket(absl::StrCat("L", message.size()), net::Fd(::dup(file.get())));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->parts[0].view(), "abc");
+  EXPECT_FALSE(is_free());
+  read->parts.clear();
+  EXPECT_TRUE(is_free());
 }
 
 TEST(PythonMessageTest, FailuresHaveACodeAndAText) {

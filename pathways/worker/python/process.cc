@@ -18,12 +18,15 @@ constexpr size_t kOutputBytes = 16 << 10;
 // The process does not inherit these: they concern the worker alone, or would choose another backend for jax.
 const char* const kNotInherited[] = {"PATHWAYS_TOKEN_FILE", "PATHWAYS_ADDRESS", "PATHWAYS_LOCAL", "JAX_PLATFORMS", "XLA_FLAGS"};
 
+// glibc asks for large pages for large arrays of the process: fresh pages of the usual size take longer than filling them.
+const char* const kLargePages = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+
 }  // namespace
 
 struct PythonProcess::Shared {
   Shared(std::vector<std::string> command, std::unique_ptr<PrivateFolder> temporary, Executor* strand, PythonProcess* process,
          Owner* owner)
-      : child({std::move(command), 0, {std::begin(kNotInherited), std::end(kNotInherited)}}),
+      : child({std::move(command), 0, {std::begin(kNotInherited), std::end(kNotInherited)}, {kLargePages}}),
         temporary(std::move(temporary)),
         strand(strand),
         process(process),

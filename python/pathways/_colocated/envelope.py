@@ -15,6 +15,8 @@ import sys
 import sysconfig
 import zlib
 
+from pathways._colocated import program_flags
+
 MAGIC = b"pathways-function-1\n"
 MOST_SOURCE_BYTES = 16 << 20
 # Options of jax that change what a function computes.
@@ -26,8 +28,8 @@ def pack(function):
     """Returns a function of this process, as jax pickles it, in its envelope."""
     modules = own_modules()
     sources = zlib.compress(b"".join(source for _, source in modules), 1)
-    header = {"python": list(sys.version_info[:2]), "options": _options(), "seconds": _seconds(), "sources": len(sources),
-              "modules": [{**module, "bytes": len(source)} for module, source in modules]}
+    header = {"python": list(sys.version_info[:2]), "options": _options(), "flags": program_flags.given(), "seconds": _seconds(),
+              "sources": len(sources), "modules": [{**module, "bytes": len(source)} for module, source in modules]}
     return b"".join([MAGIC, json.dumps(header).encode(), b"\n", sources, function])
 
 

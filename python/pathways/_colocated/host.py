@@ -142,7 +142,7 @@ class Function:
         return self._host.failure(error, f"{self.name} could not be loaded")
 
     def _unpack(self, text):
-        from pathways._colocated import envelope
+        from pathways._colocated import envelope, program_flags
         from pathways._jax import colocated
 
         header, modules, function = envelope.unpack(text)
@@ -154,6 +154,7 @@ class Function:
                                                     "--host-python and an interpreter of the client's version")
             self._host.modules.add(modules)
             self._options, self._seconds = header["options"], header.get("seconds", 0)
+        program_flags.take({} if header is None else header.get("flags", {}))
         self._host.start_jax()
         with colocated.binding(self._bound):
             (self._function, self._in_tree, self._in_specs, self._out_tree, self._out_specs, self._devices) = colocated.unpickle(function)
@@ -289,7 +290,10 @@ class Host:
                     if not work.empty():
                         continue
                     del self._streams[stream]
-                    return
+                    idle = not self._streams
+                if idle:
+                    self._connection.trim()
+                return
             self._call(*item)
             del item  # releases the function
 

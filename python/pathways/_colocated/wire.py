@@ -1,6 +1,5 @@
 """The messages between a worker and its Python process (host.py): pathways/worker/python/message.h describes them."""
 
-import fcntl
 import json
 import mmap
 import os
@@ -10,10 +9,10 @@ import struct
 import numpy as np
 
 from pathways._client.wire import bytes_field
+from pathways._colocated.lent_files import LentFiles
 
 _LENGTH = struct.Struct("<I")
 _MOST_PACKET_BYTES = 4 << 10
-_SEAL = 1033, 0x2  # F_ADD_SEALS, F_SEAL_SHRINK: the worker maps the file, and must not lose pages of it
 
 
 def _align(offset):
@@ -28,6 +27,7 @@ class Connection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.connect("\0" + path[1:] if path.startswith("@") else path)
         self._socket.send(bytes.fromhex(key))
+        self._files = LentFiles()
 
     def receive(self):
         """Returns (header, [bytes-like parts]); None at the end of the connection."""
@@ -56,15 +56,14 @@ class Connection:
                 message[1 + offset:1 + offset + len(piece)] = piece if isinstance(piece, bytes) else piece.tobytes()
             self._socket.send(message)
             return
-        file = os.memfd_create("pathways-results", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            os.ftruncate(file, end)
-            fcntl.fcntl(file, *_SEAL)
+        with self._files.borrow(end) as (file, lend):
             for offset, piece in pieces:
                 _write_at(file, memoryview(piece), offset)
-            socket.send_fds(self._socket, [b"F%d" % end], [file])
-        finally:
-            os.close(file)
+            socket.send_fds(self._socket, [b"L%d" % end], [lend()])
+
+    def trim(self):
+        """Frees memory that is kept for further results."""
+        self._files.trim()
 
 
 def _write_at(file, piece, offset):

@@ -7,7 +7,7 @@ import weakref
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from pathways._client import doors
 from pathways._data.feed import Feed
@@ -21,10 +21,19 @@ def data(make, sharding, *, prefetch=2, state=None):
     the first dimension sharded over 4 hosts, parts of 8 rows make batches of 32. All batches have the same shapes. The pipeline ends when one host's
     iterator ends; further batches of other hosts are dropped.
 
-    `sharding`: a NamedSharding of all arrays of a batch, or a tree of them. `prefetch`: the number of batches that are made and brought to the
-    devices ahead of their use. `state`: a result of `Batches.state()`, from which the pipeline resumes.
+    `sharding`: a NamedSharding or SingleDeviceSharding of all arrays of a batch, or a tree of them. `prefetch`: the number of batches that are made
+    and brought to the devices ahead of their use. `state`: a result of `Batches.state()`, from which the pipeline resumes.
     """
     return Batches(make, sharding, prefetch, state)
+
+
+def _named(sharding):
+    """Returns an equivalent NamedSharding. TypeError: the kind of sharding has no mesh and several devices."""
+    if isinstance(sharding, SingleDeviceSharding):
+        return NamedSharding(Mesh(np.array(list(sharding.device_set)), ("device",)), PartitionSpec(), memory_kind=sharding.memory_kind)
+    if not isinstance(sharding, NamedSharding):
+        raise TypeError(f"pw.data: {sharding!r} is neither a NamedSharding nor a SingleDeviceSharding")
+    return sharding
 
 
 _open = weakref.WeakSet()  # all Batches of this process
@@ -46,7 +55,7 @@ class Batches:
     def __init__(self, make, sharding, prefetch, state):
         if prefetch < 0:
             raise ValueError(f"pw.data: prefetch is {prefetch}; 0 makes each batch when it is asked for")
-        self._make, self._shardings, self._prefetch = make, sharding, prefetch
+        self._make, self._shardings, self._prefetch = make, jax.tree.map(_named, sharding), prefetch
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "pathways-data")
         self._begin(state)
         _open.add(self)

@@ -205,6 +205,31 @@ def test_an_object_lives_on_the_hosts_until_its_owner_drops_it(devices, tmp_path
     assert note.read_text().split()[1] != str(os.getpid())
 
 
+FLAGS = """
+import jax, numpy as np
+from absl import flags
+from jax.experimental import colocated_python
+import later, settings
+flags.FLAGS(["program", *WORDS])
+
+@colocated_python.colocated_python
+def scaled(x):
+    import later  # the host has not, until now
+    return x * settings.SCALE.value + later.MORE.value + len(flags.FLAGS.names)
+
+print(int(scaled(jax.device_put(np.int32(2), jax.devices()[0]))), int(scaled(jax.device_put(np.int32(3), jax.devices()[0]))))
+"""
+
+
+@pytest.mark.parametrize("words, printed", [((), "21 31"), (("--scale=5", "--names=a b", "--names=c"), "13 18"), (("--more=4",), "24 34")])
+def test_flags_of_the_program_have_its_values_on_the_hosts(run_script, tmp_path, words, printed):
+    (tmp_path / "settings.py").write_text('from absl import flags\nSCALE = flags.DEFINE_integer("scale", 10, "")\nflags.DEFINE_multi_string("names", [], "")\n')
+    (tmp_path / "later.py").write_text('from absl import flags\nMORE = flags.DEFINE_integer("more", 1, "")\n')
+    done = run_script(FLAGS.replace("WORDS", repr(words)), timeout=PATIENCE, PATHWAYS_LOCAL="1x2x1", PATHWAYS_DOOR="ifrt")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == printed, done.stdout
+
+
 PRINTS = """
 import os, sys, jax, numpy as np
 from jax.experimental import colocated_python

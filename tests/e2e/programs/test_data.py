@@ -74,6 +74,25 @@ def test_in_a_cluster_of_one_host_it_is_one_part(run_script):
     assert json.loads(done.stdout)["2 weight (slice(0, 2, None),)"] == [2, 2]
 
 
+ONE_DEVICE = COMMON + """
+import pathways as pw
+where = jax.sharding.SingleDeviceSharding(jax.devices()[-1])
+batch = next(pw.data(make, where))
+assert {leaf.sharding.device_set == where.device_set for leaf in batch.values()} == {True}
+assert np.asarray(batch["x"])[:, 0].tolist() == [0, 1, 2, 3], "the device's host is the only one, and so the first"
+try:
+    pw.data(make, "x")
+except TypeError as error:
+    print(error)
+"""
+
+
+def test_batches_of_one_device(run_script):
+    done = run_script(ONE_DEVICE, timeout=PATIENCE, PATHWAYS_LOCAL="1x2x1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "pw.data: 'x' is neither a NamedSharding nor a SingleDeviceSharding\n"
+
+
 WHERE = COMMON + """
 import pathways as pw
 def make(part, parts):
