@@ -166,7 +166,7 @@ test-maxtext: wheel build/venv-maxtext
 build/venv-maxtext: tools/locks/requirements-maxtext.txt
 	@tools/setup.sh maxtext
 
-#: make test-torchax PyTorch models on two islands by torchax, compared with torch; installs them into build/venv-torchax (7.5 GB, 3 to download)
+#: make test-torchax PyTorch models by torchax, compared with torch; input pipelines of torch and tf.data; installs both into build/venv-torchax (8.5 GB, 3 to download)
 test-torchax: wheel build/venv-torchax
 	@tools/wheel.sh $(TREE) build/venv-torchax
 	@build/venv-torchax/bin/python -m pytest -v tests/torchax

@@ -9,7 +9,7 @@
 #   tools/setup.sh paper  build/venv-paper alone: what draws the plots of `make paper`, and what it compares with
 #   tools/setup.sh docs   build/venv-docs alone: what builds the documentation's site
 #   tools/setup.sh lock   build/venv-lock alone: what writes and audits tools/locks
-#   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax (7.5 GB)
+#   tools/setup.sh torchax  build/venv-torchax alone: PyTorch with torchax, and TensorFlow (8.5 GB)
 #   tools/setup.sh xprof  build/venv-xprof alone: what opens profiles in a test (200 MB)
 #   tools/setup.sh s3     build/venv-s3 alone: moto, an S3 server for tests, and s3fs (140 MB)
 #   tools/setup.sh prometheus  build/prometheus alone: Debian's Prometheus with promtool, unpacked there and not installed (19 MB)

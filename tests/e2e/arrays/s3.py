@@ -106,9 +106,9 @@ class Server:
 
 class Gate:
     """Passes requests to a server unchanged. `rule(method, path)` is called for each, may wait, and returns None to pass it, a status to answer instead,
-    or "lose" to pass it and close the connection without an answer."""
+    or "lose" to pass it and close the connection without an answer. tls: a server's context, if the gate speaks HTTPS."""
 
-    def __init__(self, server):
+    def __init__(self, server, tls=None):
         self.rule = lambda method, path: None
         self.seen = []  # (method, path)
         self.bodies = 0  # bytes of all requests
@@ -154,6 +154,9 @@ class Gate:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+            self.url = f"https://localhost:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self):

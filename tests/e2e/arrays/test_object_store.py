@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import certificates
 import numpy as np
 import pytest
 import s3
@@ -263,3 +264,24 @@ def test_requests_that_fail_now_and_then_are_repeated(cluster, server, gate, loc
     run(cluster, location, "save(w=jax.device_put(np.arange(64, dtype=np.float32), over(P('x'))))")
     np.testing.assert_array_equal(stored(server, location, "w", monkeypatch), np.arange(64, dtype=np.float32))
     assert max(tries.values()) >= 3
+
+
+def test_over_https_the_store_must_show_a_certificate_that_is_trusted(tmp_path, monkeypatch, server, credentials, location):
+    authority, context = certificates.of_localhost(tmp_path)
+    gate = s3.Gate(server, tls=context)
+    monkeypatch.setenv("PATHWAYS_OBJECT_STORES", f"s3={gate.url}")
+    monkeypatch.setenv("PATHWAYS_OBJECT_CREDENTIALS", str(credentials))
+    save = "w = jax.device_put(np.arange(64, dtype=np.float32), over(P('x')))\n"
+    try:
+        cluster = local.Cluster(Shape.parse("2x1x2"), tmp_path / "first", heartbeat="100s").start()
+        refused = run(cluster, location, save + "print(error_of(lambda: save(w=w)))")
+        cluster.stop()
+        assert "certificate" in refused and gate.seen == [], refused
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        cluster = local.Cluster(Shape.parse("2x1x2"), tmp_path / "second", heartbeat="100s").start()
+        run(cluster, location, save + "save(w=w)\nnp.testing.assert_array_equal(np.asarray(load(w=like(w, w.sharding))[0]), np.arange(64))")
+        cluster.stop()
+    finally:
+        gate.stop()
+    assert gate.seen
+    np.testing.assert_array_equal(stored(server, location, "w", monkeypatch), np.arange(64, dtype=np.float32))

@@ -5,12 +5,12 @@ import http.server
 import json
 import os
 import pathlib
-import ssl
-import subprocess
 import threading
 import time
 
+import certificates
 import pytest
+from certificates import openssl
 from cli import User, operator_at
 from conftest import PATIENCE, eventually
 
@@ -22,30 +22,26 @@ def _encoded(data):
     return base64.urlsafe_b64encode(data if isinstance(data, bytes) else json.dumps(data).encode()).rstrip(b"=").decode()
 
 
-def _openssl(*words, given=None):
-    return subprocess.run(["openssl", *map(str, words)], input=given, capture_output=True, check=True).stdout
-
-
 class Key:
     """A key pair that signs tokens."""
 
     def __init__(self, folder, name, algorithm):
         self.name, self.algorithm, self._file = name, algorithm, folder / f"{name}.pem"
         options = ("-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048") if algorithm == "RS256" else ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
-        _openssl("genpkey", *options, "-out", self._file)
+        openssl("genpkey", *options, "-out", self._file)
 
     def public(self):
         """Returns the public half as a JWK."""
         common = {"kid": self.name, "alg": self.algorithm, "use": "sig"}
         if self.algorithm == "RS256":
-            modulus = _openssl("rsa", "-in", self._file, "-noout", "-modulus").decode().strip().removeprefix("Modulus=")
+            modulus = openssl("rsa", "-in", self._file, "-noout", "-modulus").decode().strip().removeprefix("Modulus=")
             return {**common, "kty": "RSA", "n": _encoded(bytes.fromhex(modulus)), "e": "AQAB"}
-        point = _openssl("pkey", "-in", self._file, "-pubout", "-outform", "DER")[-64:]  # x and y end the encoding
+        point = openssl("pkey", "-in", self._file, "-pubout", "-outform", "DER")[-64:]  # x and y end the encoding
         return {**common, "kty": "EC", "crv": "P-256", "x": _encoded(point[:32]), "y": _encoded(point[32:])}
 
     def sign(self, claims, header=None):
         text = f"{_encoded(header or {'alg': self.algorithm, 'kid': self.name})}.{_encoded(claims)}"
-        signature = _openssl("dgst", "-sha256", "-sign", self._file, given=text.encode())
+        signature = openssl("dgst", "-sha256", "-sign", self._file, given=text.encode())
         return f"{text}.{_encoded(signature if self.algorithm == 'RS256' else _two_numbers(signature))}"
 
 
@@ -63,12 +59,8 @@ class Provider:
     """An HTTPS server on this machine that publishes the keys in `self.keys`."""
 
     def __init__(self, folder):
-        authority, key, certificate, request = (folder / name for name in ("ca.pem", "server.key", "server.pem", "server.csr"))
-        _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test authority", "-days", "2", "-keyout", folder / "ca.key", "-out", authority)
-        _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", key, "-out", request)
-        (folder / "names").write_text("subjectAltName=DNS:localhost\n")
-        _openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", "2", "-extfile", folder / "names", "-out", certificate)
-        self.authority, self.keys, self.asked = authority, [], 0
+        self.authority, context = certificates.of_localhost(folder)
+        self.keys, self.asked = [], 0
         provider = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -84,8 +76,6 @@ class Provider:
             def log_message(self, *_):
                 pass
 
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
         self._server = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://localhost:{self._server.server_address[1]}"
