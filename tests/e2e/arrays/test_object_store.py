@@ -269,16 +269,19 @@ def test_requests_that_fail_now_and_then_are_repeated(cluster, server, gate, loc
 def test_over_https_the_store_must_show_a_certificate_that_is_trusted(tmp_path, monkeypatch, server, credentials, location):
     authority, context = certificates.of_localhost(tmp_path)
     gate = s3.Gate(server, tls=context)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
     monkeypatch.setenv("PATHWAYS_OBJECT_STORES", f"s3={gate.url}")
     monkeypatch.setenv("PATHWAYS_OBJECT_CREDENTIALS", str(credentials))
     save = "w = jax.device_put(np.arange(64, dtype=np.float32), over(P('x')))\n"
     try:
-        cluster = local.Cluster(Shape.parse("2x1x2"), tmp_path / "first", heartbeat="100s").start()
+        cluster = local.Cluster(Shape.parse("2x1x2"), first, heartbeat="100s").start()
         refused = run(cluster, location, save + "print(error_of(lambda: save(w=w)))")
         cluster.stop()
         assert "certificate" in refused and gate.seen == [], refused
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
-        cluster = local.Cluster(Shape.parse("2x1x2"), tmp_path / "second", heartbeat="100s").start()
+        cluster = local.Cluster(Shape.parse("2x1x2"), second, heartbeat="100s").start()
         run(cluster, location, save + "save(w=w)\nnp.testing.assert_array_equal(np.asarray(load(w=like(w, w.sharding))[0]), np.arange(64))")
         cluster.stop()
     finally:
