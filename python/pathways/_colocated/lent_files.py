@@ -1,8 +1,8 @@
 """Files in memory by which results go to the worker. The worker maps them. Those that it does not map any more are written again: their pages exist
 already, and making pages takes longer than filling them.
 
-A lock tells whether the worker still maps a file (pathways/net/shared/shared_memory.h, "leased"). It is shared by all who may read: first by the descriptor that
-is sent, until the worker has opened the file and has a lock of its own, which it keeps while it maps the file. So no moment is without one.
+A lock tells whether the worker still maps a file (pathways/net/shared/shared_memory.h, "leased"). The descriptor that is sent has a shared lock. The worker
+opens the file, takes a lock of its own, which it keeps while it maps the file, and closes the descriptor. So no moment is without a lock.
 """
 
 import contextlib

@@ -8,7 +8,7 @@ import sys
 import threading
 
 _PROGRAM = "pathways-function"
-_lock = threading.RLock()  # functions are loaded on threads of their own
+_lock = threading.RLock()  # several threads load functions
 _wanted = {}  # name: arguments that give it its value, until a module has defined the flag
 _known = set()  # names of all that have been wanted: each function brings the program's flags
 _listening = False
