@@ -79,8 +79,10 @@ class Cluster:
         return started
 
     def python(self, code, *arguments, **env):
-        """Starts a program on the cluster."""
-        started = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env={**self.env, "PATHWAYS_ADDRESS": self.started["address"], **env},
+        """Starts a program on the cluster, from a file: only then do all Pythons show its lines in stacks."""
+        script = pathlib.Path(self.env["PATHWAYS_HOME"], f"program{len(self.programs)}.py")
+        script.write_text(code)
+        started = subprocess.Popen([sys.executable, script, *map(str, arguments)], env={**self.env, "PATHWAYS_ADDRESS": self.started["address"], **env},
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.programs.append(started)
         return started
