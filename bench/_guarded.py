@@ -1,9 +1,14 @@
-"""A side of a comparison that may fail without ending the measurement of the others."""
+"""Sides of a comparison that may fail without ending the measurement of the others."""
 
 import contextlib
 import re
 import signal
 import sys
+import time
+
+import _sides
+
+CATCH_UP_SECONDS = 0.2  # after a pause, for the work of Ray's daemons that has piled up
 
 
 class Guarded:
@@ -48,3 +53,38 @@ class Guarded:
 
     def ask(self, do, **arguments):
         return self.attempt(arguments.get("kind") or arguments.get("model"), lambda side: side.ask(do, **arguments))
+
+
+class Paused(Guarded):
+    """A system whose processes work even when nothing is asked of them, as Ray's daemons do. They are stopped while others have their turns. One Side."""
+
+    def __init__(self, stack, open_side):
+        self._is_awake = False
+        super().__init__(stack, open_side)
+
+    def _open(self):
+        super()._open()
+        if self.side is not None:
+            self._opened.callback(_sides.resume, self.side.process.pid)  # so that it can end, also after an error
+            if not self._is_awake:
+                _sides.pause(self.side.process.pid)
+
+    @contextlib.contextmanager
+    def awake(self):
+        if self._is_awake:
+            yield
+            return
+        self._is_awake = True
+        if self.side is not None:
+            _sides.resume(self.side.process.pid)
+            time.sleep(CATCH_UP_SECONDS)
+        try:
+            yield
+        finally:
+            self._is_awake = False
+            if self.side is not None:
+                _sides.pause(self.side.process.pid)
+
+    def ask(self, do, **arguments):
+        with self.awake():
+            return super().ask(do, **arguments)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 
 import _answers
+import _guarded
 import _report
 import _sides
 
@@ -27,25 +28,6 @@ SHAPE = "1x1x1"
 SEPARATE = {"PATHWAYS_DOOR": "ifrt", "PATHWAYS_LOCAL_PROCESS": "separate"}
 RAY = _report.ROOT / "build" / "venv-ray" / "bin" / "python"
 TARGET_GB_PER_S = 1.0
-
-
-class Paused:
-    """A side whose processes run only while it answers."""
-
-    def __init__(self, side):
-        self._side = side
-        _sides.pause(side.process.pid)
-
-    def ask(self, do, **arguments):
-        _sides.resume(self._side.process.pid)
-        try:
-            return self._side.ask(do, **arguments)
-        finally:
-            _sides.pause(self._side.process.pid)
-
-    def close(self):
-        _sides.resume(self._side.process.pid)
-        self._side.close()
 
 
 def calls_of(args, ours, ray):
@@ -90,11 +72,7 @@ def main():
     args = _report.arguments(__doc__.split("\n\n")[0], add_arguments)
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(_sides.client("ours", "own", SHAPE, SEPARATE))
-        ray = None
-        if RAY.exists():
-            side = _sides.Side("ray", [RAY, _sides.HERE / "_ray_call.py"])
-            side.info = side.receive()
-            ray = stack.enter_context(contextlib.closing(Paused(side)))
+        ray = _guarded.Paused(stack, lambda: _sides.opened(_sides.Side("ray", [RAY, _sides.HERE / "_ray_call.py"]))) if RAY.exists() else None
         figures = calls_of(args, ours, ray)
         for name, row in figures.items():
             print(f"call  {name:6} {row['p50_us']:7.0f} us (p99 {row['p99_us']:.0f}), {row['per_s']:.0f} a second in a row")

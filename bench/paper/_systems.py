@@ -6,7 +6,6 @@ import itertools
 import pathlib
 import sys
 import sysconfig
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -14,11 +13,10 @@ import _breakdown  # noqa: E402
 import _meter  # noqa: E402
 import _setup  # noqa: E402
 import _sides  # noqa: E402
-from _guarded import Guarded  # noqa: E402
+from _guarded import Guarded, Paused  # noqa: E402
 from _rows import say as _say  # noqa: E402
 
 SIMULATED_SECONDS = 900
-CATCH_UP_SECONDS = 0.2  # after a pause, for the work of Ray's daemons that has piled up
 SCRIPT = HERE / "_side.py"
 
 
@@ -58,41 +56,6 @@ def _opening(name, hosts, devices):
             _setup.MULTI_PLUGIN: lambda: _sides.multicontroller("multicontroller-plugin", SCRIPT, hosts, devices, [count], env=_sides.our_allocator()),
             _setup.MULTI: lambda: _sides.multicontroller("multicontroller", SCRIPT, hosts, devices, [count])}.get(
                 name, lambda: _elsewhere(name, hosts, devices))
-
-
-class Paused(Guarded):
-    """A system whose processes work even when nothing is asked of them, as Ray's daemons do. They are stopped while others have their turns. One Side."""
-
-    def __init__(self, stack, open_side):
-        self._is_awake = False
-        super().__init__(stack, open_side)
-
-    def _open(self):
-        super()._open()
-        if self.side is not None:
-            self._opened.callback(_sides.resume, self.side.process.pid)  # so that it can end, also after an error
-            if not self._is_awake:
-                _sides.pause(self.side.process.pid)
-
-    @contextlib.contextmanager
-    def awake(self):
-        if self._is_awake:
-            yield
-            return
-        self._is_awake = True
-        if self.side is not None:
-            _sides.resume(self.side.process.pid)
-            time.sleep(CATCH_UP_SECONDS)
-        try:
-            yield
-        finally:
-            self._is_awake = False
-            if self.side is not None:
-                _sides.pause(self.side.process.pid)
-
-    def ask(self, do, **arguments):
-        with self.awake():
-            return super().ask(do, **arguments)
 
 
 @contextlib.contextmanager

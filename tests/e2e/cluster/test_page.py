@@ -14,6 +14,7 @@ import urllib.request
 
 import pytest
 
+from certificates import openssl
 from cli import CommandLine, User
 from conftest import PATIENCE, eventually
 
@@ -406,8 +407,8 @@ def test_the_page_hands_out_its_authority_for_browsers(open_page):
 
 def test_a_certificate_of_another_authority_is_shown(tmp_path):
     certificate, key = tmp_path / "page.crt", tmp_path / "page.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
-                    "-subj", "/CN=board.example", "-addext", "subjectAltName=DNS:board.example,IP:127.0.0.1"], check=True, capture_output=True)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+            "-subj", "/CN=board.example", "-addext", "subjectAltName=DNS:board.example,IP:127.0.0.1")
     pathways = CommandLine(tmp_path / "home")
     words = ["up", "--devices", "1", "--page", "127.0.0.1:0", "--page-name", "board.example"]
     done = pathways(*words, "--page-certificate", str(certificate), check=False)
